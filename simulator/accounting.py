@@ -1,0 +1,158 @@
+"""Where a rank's time went: compute, bubble, exposed communication, launches, idle; they add up to the step.
+
+Assumes that a rank computes whenever its compute stream runs a kernel, however few SMs the kernel gets.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from simulator.recording import OpRecord, Recording, RunRecord
+from simulator.runs import COMPUTE
+from simulator.script import Place, Script
+from workloads.ops import P2P, Collective, Op
+
+ACTIONS = ("F", "B", "I", "W")
+"""Kinds of blocks that make up the pipeline phase."""
+
+
+@dataclass(slots=True, eq=False)
+class Account:
+    """Seconds of one rank, as far as they can be told without the others.
+
+    `waits` are intervals in which it waited for another stage or had nothing left to do: bubble inside the
+    pipeline phase, idle outside. `begins` and `ends` bound its own share of that phase.
+    """
+
+    compute: float = 0.0
+    launch: float = 0.0
+    idle: float = 0.0
+    exposed: Counter[str] = field(default_factory=Counter)
+    waits: list[tuple[float, float]] = field(default_factory=list)
+    begins: float = float("inf")
+    ends: float = 0.0
+    last: float = 0.0
+
+    def split(self, begins: float, ends: float, step_end: float) -> tuple[float, float]:
+        """(bubble, idle) when the pipeline phase of all ranks and the end of the step are known."""
+        waits = [*self.waits, (self.last, step_end)]
+        inside = sum(max(0.0, min(high, ends) - max(low, begins)) for low, high in waits)
+        return inside, self.idle + sum(high - low for low, high in waits) - inside
+
+
+def axis_of(op: Op) -> str:
+    """The axis, or product of axes, that an op communicates along; empty for compute."""
+    if isinstance(op, Collective):
+        return "×".join(op.axes)
+    return op.axis if isinstance(op, P2P) else ""
+
+
+def account(script: Script, recording: Recording, until: float = 0.0) -> Account:
+    """Go through what a rank's compute stream did, explaining every gap by what it waited for.
+
+    `until` is when the compute stream goes on, if that is later than its last record.
+    """
+    return _Book(script, recording).close(until)
+
+
+class _Book:
+    """One pass over the records of a rank."""
+
+    def __init__(self, script: Script, recording: Recording) -> None:
+        self._script, self._recording = script, recording
+        self._account = Account()
+        self._found: dict[Place, OpRecord] = {}
+        self._before: dict[Place, OpRecord] = {}
+        self._is_action = [replay.block.kind in ACTIONS for replay in script.node.order]
+        actions = [position for position, action in enumerate(self._is_action) if action]
+        self._last_action = max(actions, default=len(self._is_action))
+
+    def close(self, until: float) -> Account:
+        """The rank's account."""
+        account, cursor = self._account, 0.0
+        for record in self._recording.compute:
+            if record.start > cursor:
+                self._gap(cursor, record)
+            if isinstance(record, RunRecord):
+                self._run(record)
+            elif record.ready.address is None:
+                account.compute += record.end - record.start
+            else:
+                self._transfer(record, record.start, record.end)
+            if self._is_action[record.position] and (isinstance(record, RunRecord) or record.ready.address is None):
+                account.begins = min(account.begins, record.start)
+                account.ends = max(account.ends, record.end)
+            cursor = max(cursor, record.end)
+        if until > cursor:
+            self._explain(max(self._recording.ops, key=lambda record: record.end), cursor, until)
+        account.last = max(cursor, until)
+        return account
+
+    def _run(self, record: RunRecord) -> None:
+        """A run that was replayed as one: its template's account, and what its kernels took longer."""
+        inner, template = self._account, record.template
+        late = template.late(record.host - record.start, self._script.interval)
+        account = template.account
+        inner.launch += account.launch + late
+        inner.idle += account.idle + sum(high - low for low, high in account.waits)
+        inner.exposed.update(account.exposed)
+        inner.compute += account.compute + (record.end - record.start - late - template.length)
+
+    def _gap(self, low: float, record: OpRecord | RunRecord) -> None:
+        """The compute stream stood still before a record: for ops on other streams first, then for the host."""
+        ready = record.run.ops[0] if isinstance(record, RunRecord) else record.ready
+        found = self._latest(self._script.awaited(record.position, ready))
+        until = low if found is None else min(max(low, found.end), record.start)
+        if found is not None:
+            self._explain(found, low, until)
+        self._account.launch += record.start - until
+
+    def _explain(self, record: OpRecord, low: float, high: float) -> None:
+        """Book a wait for an op from `low` to `high`: its transfer, its peers, then whatever it waited for itself."""
+        while high > low:
+            self._transfer(record, max(low, record.start), high)
+            high = min(high, record.start)
+            if high <= low:
+                return
+            place = record.position, record.ready.place
+            found = self._latest([*self._script.awaited(record.position, record.ready), place], before=place)
+            until = low if found is None else min(max(low, found.end), high)
+            self._account.launch += high - until
+            if found is None:
+                return
+            record, high = found, until
+
+    def _transfer(self, record: OpRecord, low: float, high: float) -> None:
+        """Book a stretch of waiting in which an op was launched: exposed while it runs, before that for others."""
+        if high <= low:
+            return
+        if record.ready.address is None:
+            self._account.idle += high - low
+            return
+        began = min(max(low, record.began), high)
+        self._account.exposed[axis_of(record.ready.op)] += high - began
+        if began > low:
+            if isinstance(record.ready.op, P2P) or record.position > self._last_action:
+                self._account.waits.append((low, began))
+            else:
+                self._account.idle += began - low
+
+    def _latest(self, places: Iterable[Place], before: Place | None = None) -> OpRecord | None:
+        """The last to end of some ops, and of the op that preceded `before` in its stream."""
+        if not self._found:
+            self._index()
+        found = [self._found[place] for place in places if place != before and place in self._found]
+        if before is not None and before in self._before:
+            found.append(self._before[before])
+        return max(found, key=lambda record: record.end, default=None)
+
+    def _index(self) -> None:
+        latest: dict[str, OpRecord] = {}
+        for record in self._recording.ops:
+            place = record.position, record.ready.place
+            self._found[place] = record
+            stream = record.ready.op.stream
+            if stream != COMPUTE:
+                if stream in latest:
+                    self._before[place] = latest[stream]
+                latest[stream] = record

@@ -1,0 +1,55 @@
+"""Work that progresses fluidly over links: what a collective algorithm makes of a collective.
+
+An activity is built for many groups of one shape at once, so that 2,048 tensor-parallel groups cost one
+call. Arrays over groups have shape (groups,); a phase's crossings are rows (group, link, weight).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies import Topology
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Phase:
+    """One stretch of an activity: latency first, then bytes over links.
+
+    `work` is the bytes on the group's most loaded link, whose weight is 1; every other link of the
+    group carries weight × work. `rate_cap` is the protocol's limit on the most loaded link, bytes/s.
+    """
+
+    latency: Floats
+    work: Floats
+    rate_cap: Floats
+    group: Ints
+    link: Ints
+    weight: Floats
+
+    def seconds(self, bandwidth: Floats) -> Floats:
+        """Time of each group when nothing else uses its links, given every link's bandwidth."""
+        rate = self.rate_cap.copy()
+        np.minimum.at(rate, self.group, bandwidth[self.link] / self.weight)
+        return self.latency + self.work / rate
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Activity:
+    """The phases of one collective on groups of equal shape, and what it takes from the ranks.
+
+    `sm_share` is the share of a rank's SMs held from launch to end, shape (groups,); `priority` weighs
+    the activity against others on a link.
+    """
+
+    algorithm: str
+    phases: tuple[Phase, ...]
+    sm_share: Floats
+    priority: float = 1.0
+
+    def seconds(self, topology: Topology) -> Floats:
+        """Time of each group without contention, shape (groups,)."""
+        return np.asarray(sum(phase.seconds(topology.links.bandwidth) for phase in self.phases))

@@ -1,0 +1,294 @@
+"""Who talks to whom: the communicators of a program on a topology, and what each op asks of the links.
+
+A *slot* is the name by which a rank's program addresses its communicators. All ops of a rank with one slot
+address the same communicators: one for a collective, one channel per edge for a message, two for a shift.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator import collectives
+from simulator.activity import Activity, Floats, Ints
+from simulator.folding import Hashes, blend, mix
+from topologies import Topology
+from workloads.mesh import DeviceMesh
+from workloads.ops import P2P, Collective, Op
+from workloads.program import Program
+
+MEMBER, SENDER, RECEIVER = 0, 1, 2
+MODES = ("latency", "send_block", "recv_block", "blocking")
+
+
+class Slot(NamedTuple):
+    """How a program names a communicator, without kind or bytes; `axes` holds one axis for a message."""
+
+    role: str
+    axes: tuple[str, ...]
+    detail: tuple[object, ...]
+    stream: str
+
+    @property
+    def channel(self) -> tuple[object, ...]:
+        """What both ends of a message agree on: axis, offset and tag."""
+        return (*self.axes, *self.detail)
+
+
+class Payload(NamedTuple):
+    """What one op moves, apart from who addresses it: its members must agree on it, call by call."""
+
+    kind: str
+    bytes: float
+    dtype: str
+
+    def op(self, slot: Slot) -> Collective | P2P:
+        """A nameless op with this payload, for the collective algorithms."""
+        if slot.role == "member":
+            return Collective(name="", stream="", kind=self.kind, axes=slot.axes, bytes=self.bytes, dtype=self.dtype)
+        return P2P(name="", kind="send", axis=slot.axes[0], offset=0, bytes=self.bytes, mode=self.kind)
+
+
+class Address(NamedTuple):
+    """Whom an op talks to, and what it moves."""
+
+    slot: Slot
+    payload: Payload
+
+
+def address(op: Op) -> Address | None:
+    """The address of a communication op; None for compute."""
+    return Address(slot_of(op), payload_of(op)) if isinstance(op, Collective | P2P) else None
+
+
+def slot_of(op: Collective | P2P) -> Slot:
+    """The slot that an op addresses."""
+    if isinstance(op, Collective):
+        return Slot("member", op.axes, op.positions, op.stream)
+    return Slot(op.kind, (op.axis,), (op.offset, op.tag), op.stream)
+
+
+def payload_of(op: Collective | P2P) -> Payload:
+    """The payload of an op; for a message its mode takes the place of the kind."""
+    if isinstance(op, Collective):
+        return Payload(op.kind, op.bytes, op.dtype)
+    if op.mode not in MODES:
+        raise ValueError(f"{op.name}: unknown mode {op.mode!r}; known: {', '.join(MODES)}")
+    return Payload("blocking" if op.kind == "shift" else op.mode, op.bytes, "")
+
+
+Bools = npt.NDArray[np.bool_]
+Usage = dict[Slot, dict[Payload, Bools]]
+"""Which payloads each slot carries: for every order of the program, whether its ranks send that."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Family:
+    """All communicators of one slot, or of one sending and one receiving slot.
+
+    `ranks` and `uses` have shape (communicators, members): who could take part, and who addresses it.
+    `columns` gives the slot and role of each member, or one pair for all; a message nobody sends or
+    receives has None there. `activities[payload]` covers the communicators that carry it.
+    """
+
+    ranks: Ints
+    uses: Bools
+    columns: tuple[tuple[Slot | None, int], ...]
+    activities: Mapping[Payload, "Batches"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batches:
+    """The activities of one payload: for each communicator of a family the batch and the row in it."""
+
+    batches: tuple[Activity, ...]
+    batch: Ints
+    row: Ints
+
+    @classmethod
+    def of(cls, payload: Payload, slot: Slot, ranks: Ints, carrying: Ints, topology: Topology) -> "Batches":
+        """Choose an algorithm for every communicator in `carrying` (indices into `ranks`)."""
+        batch, row = np.full(len(ranks), -1), np.zeros(len(ranks), np.int64)
+        batches = []
+        for groups, activity in collectives.choose(payload.op(slot), ranks[carrying], topology):
+            batch[carrying[groups]] = len(batches)
+            row[carrying[groups]] = np.arange(len(groups))
+            batches.append(activity)
+        return cls(tuple(batches), batch, row)
+
+    def colours(self) -> Hashes:
+        """Hash of everything the payload adds to each communicator; the same for those that do not carry it."""
+        colours = np.zeros(len(self.batch), np.uint64)
+        for index, activity in enumerate(self.batches):
+            mine = self.batch == index
+            columns: list[Floats] = [activity.sm_share, np.full(len(activity.sm_share), activity.priority)]
+            for phase in activity.phases:
+                columns += [phase.latency, phase.work, phase.rate_cap]
+            named = np.full(len(activity.sm_share), hash_text(activity.algorithm), np.uint64)
+            colours[mine] = blend(named, *columns)[self.row[mine]]
+        return colours
+
+
+def hash_text(text: str) -> np.uint64:
+    """A hash of a text that is the same in every process."""
+    return mix(np.frombuffer(text.encode().ljust(32)[:32], np.uint64)).sum(dtype=np.uint64)
+
+
+def communicators(program: Program, topology: Topology) -> list[Family]:
+    """Find every communicator that a program addresses, with the activities of its ops."""
+    usage = payloads(program)
+    order = order_of_rank(program)
+    families = []
+    for ranks, columns in (*_collectives(program.mesh, usage), *_channels(program.mesh, usage, order)):
+        used = [_users(usage, slot, order) for slot, _ in columns]
+        if len(columns) == 1:
+            uses = used[0][ranks]
+        else:
+            uses = np.stack([mine[ranks[:, column]] for column, mine in enumerate(used)], axis=1)
+        kept = uses.any(axis=1)
+        activities = _activities(ranks[kept], columns, usage, order, topology)
+        families.append(Family(ranks[kept], uses[kept], columns, activities))
+    return families
+
+
+def payloads(program: Program) -> Usage:
+    """Which slots and payloads the orders of a program use."""
+    carried: dict[int, set[tuple[Slot, Payload]]] = {}
+    usage: Usage = {}
+    for index, order in enumerate(program.orders.values()):
+        for key in {replay.block for replay in order}:
+            block = program.blocks[key]
+            if id(block) not in carried:
+                found = [address(op) for op in block.ops]
+                carried[id(block)] = {each for each in found if each is not None}
+            for slot, payload in carried[id(block)]:
+                orders = usage.setdefault(slot, {}).setdefault(payload, np.zeros(len(program.orders), np.bool_))
+                orders[index] = True
+    return dict(sorted(usage.items(), key=repr))
+
+
+def order_of_rank(program: Program) -> Ints:
+    """Index into `program.orders` of what each rank replays, shape (ranks,)."""
+    index = {place: number for number, place in enumerate(program.orders)}
+    degrees = [program.mesh.degree(axis) for axis in program.varies]
+    table = np.full(degrees, -1)
+    for place, number in index.items():
+        table[place] = number
+    if (table < 0).any():
+        raise ValueError(f"the program has no order for {program.varies} = {np.argwhere(table < 0)[0].tolist()}")
+    ranks = np.arange(program.mesh.size)
+    return table[tuple(coordinate(program.mesh, ranks, axis) for axis in program.varies)] + 0 * ranks
+
+
+def coordinate(mesh: DeviceMesh, ranks: Ints, axis: str) -> Ints:
+    """Place of every rank on an axis."""
+    return ranks // mesh.stride(axis) % mesh.degree(axis) if axis in mesh.axes else 0 * ranks
+
+
+def _carries(usage: Usage, slot: Slot | None, payload: Payload | None, order: Ints) -> Bools:
+    """Which ranks send or take the payload through the slot, shape (ranks,)."""
+    if slot is None or payload not in usage[slot]:
+        return np.zeros(len(order), np.bool_)
+    return usage[slot][payload][order]
+
+
+def _users(usage: Usage, slot: Slot | None, order: Ints) -> Bools:
+    """Which ranks address the slot, shape (ranks,)."""
+    if slot is None:
+        return np.zeros(len(order), np.bool_)
+    users: Bools = np.any([orders[order] for orders in usage[slot].values()], axis=0)
+    return users
+
+
+def _collectives(mesh: DeviceMesh, usage: Usage) -> Iterator[tuple[Ints, tuple[tuple[Slot, int], ...]]]:
+    grid = np.arange(mesh.size).reshape(list(mesh.axes.values()))
+    for slot in usage:
+        if slot.role != "member":
+            continue
+        missing = [axis for axis in slot.axes if axis not in mesh.axes]
+        if missing:
+            raise ValueError(f"a collective spans axis {missing[0]!r}; the mesh has {', '.join(mesh.axes)}")
+        dimensions = [list(mesh.axes).index(axis) for axis in slot.axes]
+        last = list(range(grid.ndim - len(dimensions), grid.ndim))
+        ranks = np.moveaxis(grid, sorted(dimensions), last)
+        members = int(np.prod([grid.shape[dimension] for dimension in dimensions]))
+        ranks = ranks.reshape(-1, members)
+        if slot.detail:
+            ranks = ranks[:, np.unique([position % members for position in slot.detail])]
+        if ranks.shape[1] > 1:
+            yield ranks, ((slot, MEMBER),)
+
+
+def _channels(
+    mesh: DeviceMesh, usage: Usage, order: Ints
+) -> Iterator[tuple[Ints, tuple[tuple[Slot | None, int], ...]]]:
+    sending: dict[tuple[object, ...], list[Slot | None]] = {}
+    receiving: dict[tuple[object, ...], list[Slot | None]] = {}
+    for slot in usage:
+        if slot.role in ("send", "shift"):
+            sending.setdefault(slot.channel, []).append(slot)
+        if slot.role in ("recv", "shift"):
+            receiving.setdefault(slot.channel, []).append(slot)
+    ranks = np.arange(mesh.size)
+    for channel in sorted({*sending, *receiving}, key=repr):
+        axis, offset = str(channel[0]), int(str(channel[1]))
+        if axis not in mesh.axes:
+            raise ValueError(f"a message runs along axis {axis!r}; the mesh has {', '.join(mesh.axes)}")
+        place = coordinate(mesh, ranks, axis)
+        target = ranks + ((place + offset) % mesh.degree(axis) - place) * mesh.stride(axis)
+        sources, sinks = sending.get(channel, [None]), receiving.get(channel, [None])
+        sends = np.stack([_users(usage, source, order) for source in sources])
+        takes = np.stack([_users(usage, sink, order)[target] for sink in sinks])
+        _check_one_stream(channel, "sends", sources, sends, ranks)
+        _check_one_stream(channel, "receives", sinks, takes, target)
+        for i, j in np.ndindex(len(sources), len(sinks)):
+            edges = _joined(sends, takes, i, j)
+            yield np.stack([ranks, target], axis=1)[edges], ((sources[i], SENDER), (sinks[j], RECEIVER))
+
+
+def _joined(sends: Bools, takes: Bools, source: int, sink: int) -> Bools:
+    """Which edges join two slots of a channel; `sends` and `takes` have shape (slots, edges).
+
+    An end without any counterpart counts with the other side's first slot, where it is alone.
+    """
+    lonely_send = sends[source] & ~takes.any(axis=0) & (sink == 0)
+    lonely_take = takes[sink] & ~sends.any(axis=0) & (source == 0)
+    joined: Bools = sends[source] & takes[sink] | lonely_send | lonely_take
+    return joined
+
+
+def _check_one_stream(
+    channel: tuple[object, ...], does: str, slots: list[Slot | None], uses: Bools, ranks: Ints
+) -> None:
+    """Messages of one channel pair up call by call, so a rank addresses it in one way only."""
+    twice = np.flatnonzero(uses.sum(axis=0) > 1)
+    if len(twice):
+        ways = [
+            f"{slot.role} on stream {slot.stream!r}"
+            for slot, use in zip(slots, uses, strict=True)
+            if slot and use[twice[0]]
+        ]
+        axis, offset, tag = channel
+        raise ValueError(
+            f"rank {ranks[twice[0]]} {does} along {axis} with offset {offset} and tag {tag!r} "
+            f"by {' and by '.join(ways)}; give them different tags"
+        )
+
+
+def _activities(
+    ranks: Ints, columns: tuple[tuple[Slot | None, int], ...], usage: Usage, order: Ints, topology: Topology
+) -> dict[Payload, "Batches"]:
+    """For every payload of the family's slots, the activities of the communicators that carry it."""
+    slots = [slot for slot, _ in columns]
+    activities = {}
+    for payload in sorted({payload for slot in slots if slot for payload in usage[slot]}):
+        carries = [_carries(usage, slot, payload, order) for slot in slots]
+        if len(slots) == 1:
+            carrying = carries[0][ranks].any(axis=1)
+        else:
+            carrying = np.any([mine[ranks[:, column]] for column, mine in enumerate(carries)], axis=0)
+        slot = next(slot for slot in slots if slot)
+        activities[payload] = Batches.of(payload, slot, ranks, np.flatnonzero(carrying), topology)
+    return activities

@@ -1,0 +1,35 @@
+"""What to say when nothing can go on and work remains."""
+
+from simulator.engine import Engine, Underway
+from simulator.quotient import Node
+from simulator.rendezvous import Call
+
+
+class DeadlockError(RuntimeError):
+    """Nothing can progress, and work remains; the message names the waiting ranks, their ops and what they wait for."""
+
+
+def check(engine: Engine) -> None:
+    """Raise if a replay that has come to rest left ops undone."""
+    waiting = [(state.node, underway) for state in engine.states for underway in state.underway.values()]
+    if waiting:
+        named = [
+            f"rank {node.rank} waits in {underway.ready.op.name!r} for {_missing(engine, node, underway)}"
+            for node, underway in waiting
+        ]
+        more = f"; and {len(named) - 8} more" if len(named) > 8 else ""
+        raise DeadlockError(f"deadlock at {engine.environment.now:g} s: {'; '.join(named[:8])}{more}")
+
+
+def _missing(engine: Engine, node: Node, underway: Underway) -> str:
+    """Who has not come to the op, or which ops it waits for."""
+    if not isinstance(underway.work, Call):
+        return ", ".join(repr(name) for name in underway.ready.op.after)
+    exchanges = [
+        exchange for exchange in engine.rendezvous.open if any(call is underway.work for call, _, _ in exchange.waiting)
+    ]
+    absent = {index for exchange in exchanges for index, _, _ in exchange.communicator.members - exchange.arrived}
+    if not absent:
+        return "a message that nobody sends"
+    ranks = sorted(engine.quotient.nodes[index].rank for index in absent)
+    return "rank" + ("s " if len(ranks) > 1 else " ") + ", ".join(map(str, ranks))

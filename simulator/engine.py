@@ -1,0 +1,164 @@
+"""The replay: one simpy process per stream of every node, in order, over fluid SMs and links."""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import simpy
+from simpy.events import Event, Process
+
+from simulator.blocks import ReadyOp, Run
+from simulator.fluid import Network, SharedNetwork, UnsharedNetwork
+from simulator.instant import Instant
+from simulator.processor import Processor
+from simulator.progress import Progress
+from simulator.quotient import Node, Quotient
+from simulator.recording import OpRecord, Recording
+from simulator.rendezvous import Call, Rendezvous
+from simulator.runs import COMPUTE
+from simulator.script import Place, Script
+
+Waits = Generator[Event, Any, None]
+NETWORKS: dict[str, Callable[[simpy.Environment, Instant, Sequence[float]], Network]] = {
+    "shared": SharedNetwork,
+    "unshared": UnsharedNetwork,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Underway:
+    """The op that a stream of a node is at: waiting to start while `work` is None, else in progress."""
+
+    position: int
+    ready: ReadyOp
+    start: float
+    work: Progress | Call | None = None
+
+
+class NodeState:
+    """What a node has done so far, and who waits for what."""
+
+    def __init__(self, script: Script, processor: Processor) -> None:
+        self.script, self.node, self.processor = script, script.node, processor
+        self.recording = Recording()
+        self.done: set[Place] = set()
+        self.waiters: dict[Place, Event] = {}
+        self.tails: dict[str, Process] = {}
+        self.underway: dict[str, Underway] = {}
+
+    def finish(self, place: Place) -> None:
+        """An op that others wait for is done."""
+        self.done.add(place)
+        waiter = self.waiters.pop(place, None)
+        if waiter is not None:
+            waiter.succeed()
+
+
+class Shortcuts(Protocol):
+    """Replays runs as one where it can."""
+
+    def replay(self, state: NodeState, position: int, run: Run) -> Waits | None:
+        """What the compute stream does instead of the run's ops; None to go through them one by one."""
+        ...
+
+
+class Engine:
+    """One replay of some of a quotient's nodes, each with its script."""
+
+    def __init__(self, quotient: Quotient, scripts: Iterable[Script], network: str) -> None:
+        self.quotient = quotient
+        self.environment = environment = simpy.Environment()
+        self.shortcuts: Shortcuts | None = None
+        instant = Instant(environment)
+        self.network = NETWORKS[network](environment, instant, quotient.capacities)
+        self.states = [NodeState(script, _processor(script.node, environment, instant)) for script in scripts]
+        processors = {state.node.index: state.processor for state in self.states}
+        recordings = {state.node.index: state.recording for state in self.states}
+        self.rendezvous = Rendezvous(environment, self.network, quotient.communicators, processors, recordings)
+
+    def start(self) -> list[Process]:
+        """Begin the streams of all nodes."""
+        streams = [(state, stream) for state in self.states for stream in state.script.streams]
+        return [self.environment.process(self._stream(state, stream)) for state, stream in streams]
+
+    def _stream(self, state: NodeState, stream: str) -> Waits:
+        for position, block in enumerate(state.script.blocks):
+            for item in block.queues.get(stream, ()):
+                if isinstance(item, Run):
+                    yield from self._run(state, position, item)
+                else:
+                    yield from self._op(state, position, item)
+
+    def _run(self, state: NodeState, position: int, run: Run) -> Waits:
+        first = run.ops[0]
+        if first.op.stream == COMPUTE:
+            yield from self._await(state, position, first)
+            del state.underway[COMPUTE]
+        short = self.shortcuts.replay(state, position, run) if self.shortcuts else None
+        yield from short if short is not None else self.step_through(state, position, run, {})
+
+    def step_through(self, state: NodeState, position: int, run: Run, resumed: Mapping[int, Underway | None]) -> Waits:
+        """Replay a run op by op; `resumed` holds ops that are in progress, or over if None, already."""
+        for stream in run.streams:
+            if stream != COMPUTE:
+                inner = self._ops(state, position, run.on(stream), resumed, state.tails.get(stream))
+                state.tails[stream] = self.environment.process(inner)
+        yield from self._ops(state, position, run.on(COMPUTE), resumed)
+
+    def _ops(
+        self,
+        state: NodeState,
+        position: int,
+        ops: Iterable[ReadyOp],
+        resumed: Mapping[int, Underway | None],
+        after: Process | None = None,
+    ) -> Waits:
+        if after is not None and after.is_alive:
+            yield after
+        for ready in ops:
+            if ready.place not in resumed:
+                yield from self._op(state, position, ready)
+            elif (underway := resumed[ready.place]) is not None:
+                yield from self._finish(state, underway)
+
+    def _op(self, state: NodeState, position: int, ready: ReadyOp) -> Waits:
+        """Wait for what the op needs, start it and see it through."""
+        underway = yield from self._await(state, position, ready)
+        launched = state.script.host(position, ready.place)
+        if launched > self.environment.now:
+            yield self.environment.timeout(launched - self.environment.now)
+        underway.start = self.environment.now
+        if ready.address is None:
+            if ready.op.stream != COMPUTE and self.rendezvous.contact is not None:
+                self.rendezvous.contact.node(state.node.index)
+            underway.work = state.processor.start(ready.seconds)
+        else:
+            underway.work = call = Call(state.node, position, ready, ready.address, underway.start)
+            self.rendezvous.arrive(call)
+        yield from self._finish(state, underway)
+
+    def _await(self, state: NodeState, position: int, ready: ReadyOp) -> Generator[Event, Any, Underway]:
+        """Wait for the ops that an op needs."""
+        underway = state.underway[ready.op.stream] = Underway(position, ready, self.environment.now)
+        for place in state.script.awaited(position, ready) if ready.waits or ready.imports else ():
+            if place not in state.done:
+                yield state.waiters.setdefault(place, Event(self.environment))
+        return underway
+
+    def _finish(self, state: NodeState, underway: Underway) -> Waits:
+        """Wait for the end of an op in progress."""
+        work, ready = underway.work, underway.ready
+        if isinstance(work, Progress):
+            yield work.event
+            record = OpRecord(underway.position, ready, underway.start, underway.start, self.environment.now)
+            beside = ready.op.stream != COMPUTE
+            (state.recording.beside if beside else state.recording.compute).append(record)
+        elif work is not None and work.event is not None:
+            yield work.event
+        del state.underway[ready.op.stream]
+        if ready.awaited:
+            state.finish((underway.position, ready.place))
+
+
+def _processor(node: Node, environment: simpy.Environment, instant: Instant) -> Processor:
+    return Processor(environment, instant, node.speed, node.accelerator.sm_count)

@@ -1,0 +1,129 @@
+"""Results as pandas frames, units in the column names."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from simulator.timeline import per_rank
+from topologies.plugins import unknown
+
+if TYPE_CHECKING:
+    from simulator.result import Result
+
+
+def build(name: str, result: "Result", *, expand: bool = False) -> pd.DataFrame:
+    """A frame by name; with `expand` the rows of a representative are repeated for every rank of its class."""
+    if name not in FRAMES:
+        raise ValueError(unknown("frame", name, FRAMES))
+    frame = FRAMES[name](result)
+    if expand and "ranks_in_class" in frame:
+        frame = _expand(frame, result)
+    return frame
+
+
+def spans(result: "Result") -> pd.DataFrame:
+    """One row per op: who, what, and when it started, when its transfer began, when it ended."""
+    frame = pd.DataFrame(result.timeline.spans())
+    return frame.sort_values(["rank", "start_seconds", "end_seconds"], kind="stable", ignore_index=True)
+
+
+def actions(result: "Result") -> pd.DataFrame:
+    """One row per block: a forward or backward of a microbatch on a stage, the opening, the optimizer."""
+    return pd.DataFrame(result.timeline.actions())
+
+
+def ranks(result: "Result") -> pd.DataFrame:
+    """One row per rank class: coordinates, where its time went, memory."""
+    nodes = result.timeline.quotient.nodes
+    places = [result.program.mesh.coordinates(node.rank) for node in nodes]
+    frame = pd.DataFrame({"rank": [node.rank for node in nodes], "ranks_in_class": [node.ranks for node in nodes]})
+    for axis in result.program.mesh.axes:
+        frame[axis] = [place[axis] for place in places]
+    for name, values in per_rank(result.timeline).items():
+        frame[name] = values
+    frame["memory_bytes"] = [sum(rows.values()) for rows in result.memory]
+    return frame
+
+
+def memory(result: "Result") -> pd.DataFrame:
+    """One row per rank class: bytes in named columns, their sum, and what the accelerator offers."""
+    nodes = result.timeline.quotient.nodes
+    frame = pd.DataFrame({"rank": [node.rank for node in nodes], "ranks_in_class": [node.ranks for node in nodes]})
+    rows = pd.DataFrame(list(result.memory)).add_suffix("_bytes").fillna(0.0)
+    total, usable = rows.sum(axis=1), list(result.usable_memory)
+    return pd.concat([frame, rows], axis=1).assign(total_bytes=total, usable_bytes=usable, fits=total <= usable)
+
+
+def collectives(result: "Result") -> pd.DataFrame:
+    """One row per kind of communication: how many ops, bytes, and their times over the representatives."""
+    frame = spans(result)
+    frame = frame[frame["work"] != "compute"]
+    frame = frame.assign(
+        transfer_seconds=frame["end_seconds"] - frame["began_seconds"],
+        waited_seconds=frame["began_seconds"] - frame["start_seconds"],
+    )
+    keys = ["axis", "kind", "algorithm", "bytes"]
+    grouped = frame.groupby(keys, sort=True)[["transfer_seconds", "waited_seconds"]]
+    return pd.concat([grouped.size().rename("ops"), grouped.mean()], axis=1).reset_index()
+
+
+def links(result: "Result") -> pd.DataFrame:
+    """One row per link class: what it is, the bytes that crossed it, and its mean use over the step."""
+    quotient, topology = result.timeline.quotient, result.topology
+    representatives = quotient.partition.link_representatives
+    carried = result.timeline.link_bytes
+    bandwidth = topology.links.bandwidth[representatives]
+    ends = [topology.links.ends[link] for link in representatives]
+    return pd.DataFrame(
+        {
+            "link": representatives,
+            "links_in_class": np.bincount(quotient.partition.links),
+            "source": [str(source) for source, _ in ends],
+            "destination": [str(destination) for _, destination in ends],
+            "kind": [topology.links.kinds[topology.links.codes[link]] for link in representatives],
+            "bandwidth_bytes_per_second": bandwidth,
+            "carried_bytes": carried,
+            "busy_share": carried / bandwidth / result.step_time if result.step_time else 0.0 * carried,
+        }
+    )
+
+
+FRAMES: dict[str, Callable[["Result"], pd.DataFrame]] = {
+    "spans": spans,
+    "actions": actions,
+    "ranks": ranks,
+    "memory": memory,
+    "collectives": collectives,
+    "links": links,
+}
+
+
+def compare(results: "Sequence[Result]") -> pd.DataFrame:
+    """Results side by side, one row each; `relative_step_time` is to the first."""
+    rows = [
+        {
+            "title": result.title,
+            "step_time_seconds": result.step_time,
+            "relative_step_time": result.step_time / results[0].step_time,
+            "tokens_per_second": result.tokens_per_second,
+            "mfu": result.mfu,
+            "hfu": result.hfu,
+            "bubble_fraction": result.bubble_fraction,
+            **result.mean_seconds,
+            "peak_memory_bytes": result.peak_memory,
+            "memory_fits": result.memory_fits,
+        }
+        for result in results
+    ]
+    return pd.DataFrame(rows)
+
+
+def _expand(frame: pd.DataFrame, result: "Result") -> pd.DataFrame:
+    """Repeat the rows of every representative for each rank of its class."""
+    partition = result.timeline.quotient.partition
+    representative = partition.rank_representatives[partition.ranks]
+    members = pd.DataFrame({"rank": representative, "member": np.arange(len(representative))})
+    expanded = members.merge(frame, on="rank", sort=False)
+    return expanded.assign(rank=expanded["member"], ranks_in_class=1).drop(columns="member").sort_values("rank", kind="stable", ignore_index=True)

@@ -1,0 +1,215 @@
+"""What the engine replays: one node per rank class, one communicator and one link per class of those.
+
+Without folding every rank, communicator and link is a class of its own, so one engine serves both.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simulator.communicators import RECEIVER, SENDER, Batches, Family, Payload, Slot
+from simulator.folding import Partition
+from simulator.system import Stage, System, system
+from topologies import Accelerator, Topology
+from workloads.program import Program, Replay
+
+Arrival = tuple[int, Slot, int]
+"""Who arrives at a transfer: (node, slot, role)."""
+Loads = Mapping[int, tuple[tuple[float, int], ...]]
+"""For each link: (weight, how many transfers of one class cross it with that weight)."""
+
+
+class Part(NamedTuple):
+    """One communicator class behind a slot of a node: its index, the node's role in it, how many there are."""
+
+    communicator: int
+    role: int
+    multiplicity: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """A class of ranks with equal futures, with its smallest rank as representative."""
+
+    index: int
+    rank: int
+    ranks: int
+    order: tuple[Replay, ...]
+    accelerator: Accelerator
+    speed: float
+    parts: Mapping[Slot, tuple[Part, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretch:
+    """A phase of one transfer: latency, then `work` bytes on its most loaded link, at most at `rate_cap`."""
+
+    latency: float
+    work: float
+    rate_cap: float
+    loads: Loads
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transfer:
+    """What one payload asks on one class of communicators."""
+
+    payload: Payload
+    algorithm: str
+    stretches: tuple[Stretch, ...]
+    sm_share: float
+    priority: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Communicator:
+    """A class of communicators: who must arrive, who of them sends a message, and a transfer per payload.
+
+    `sends` is false for a channel into which nobody sends: what waits there waits for ever.
+    """
+
+    axes: tuple[str, ...]
+    members: frozenset[Arrival]
+    senders: frozenset[Arrival]
+    sends: bool
+    transfers: Mapping[Payload, Transfer]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quotient:
+    """The system that is replayed, and the partition that made it.
+
+    `templates` keeps the runs rehearsed on it, per kind of network.
+    """
+
+    program: Program
+    topology: Topology
+    nodes: tuple[Node, ...]
+    communicators: tuple[Communicator, ...]
+    capacities: tuple[float, ...]
+    partition: Partition
+    templates: dict[str, Any] = field(default_factory=dict)
+
+
+def quotient(program: Program, topology: Topology, *, fold: bool = True) -> Quotient:
+    """A program on a topology in exact symmetry classes; with `fold=False` every rank stays itself."""
+    whole = system(program, topology)
+    partition = whole.fold() if fold else whole.trivial()
+    arrivals = _arrivals(whole, partition)
+    loads = _loads(whole, partition)
+    communicators = tuple(
+        _communicator(whole, int(number), arrivals.get(index, []), loads.get(index, {}))
+        for index, number in enumerate(partition.communicator_representatives)
+    )
+    capacities = tuple(topology.links.bandwidth[partition.link_representatives].tolist())
+    return Quotient(program, topology, _nodes(whole, partition), communicators, capacities, partition)
+
+
+def _nodes(whole: System, partition: Partition) -> tuple[Node, ...]:
+    """A node per rank class, with the communicator classes that its representative addresses."""
+    representative = np.zeros(whole.topology.size, np.bool_)
+    representative[partition.rank_representatives] = True
+    rows = np.flatnonzero(representative[whole.members.right])
+    parts: list[dict[Slot, Counter[tuple[int, int]]]] = [{} for _ in partition.rank_representatives]
+    for rank, communicator, name in _rows(
+        partition.ranks[whole.members.right[rows]],
+        partition.communicators[whole.members.left[rows]],
+        whole.members.code[rows],
+    ):
+        slot, role = whole.names[name]
+        parts[rank].setdefault(slot, Counter())[communicator, role] += 1
+    sizes = np.bincount(partition.ranks)
+    orders = list(whole.program.orders.values())
+    return tuple(
+        Node(
+            index,
+            rank,
+            int(sizes[index]),
+            orders[whole.order[rank]],
+            whole.topology.accelerators[rank],
+            float(whole.topology.speeds[rank]),
+            {
+                slot: tuple(Part(*key, count) for key, count in sorted(found.items()))
+                for slot, found in parts[index].items()
+            },
+        )
+        for index, rank in enumerate(partition.rank_representatives.tolist())
+    )
+
+
+def _arrivals(whole: System, partition: Partition) -> dict[int, list[Arrival]]:
+    """For each communicator class, who arrives at its representative, each once."""
+    representative = np.zeros(whole.count, np.bool_)
+    representative[partition.communicator_representatives] = True
+    rows = np.flatnonzero(representative[whole.members.left])
+    arrivals: dict[int, list[Arrival]] = {}
+    for communicator, rank, name in _rows(
+        partition.communicators[whole.members.left[rows]],
+        partition.ranks[whole.members.right[rows]],
+        whole.members.code[rows],
+    ):
+        arrivals.setdefault(communicator, []).append((rank, *whole.names[name]))
+    return arrivals
+
+
+def _loads(whole: System, partition: Partition) -> dict[int, dict[int, dict[int, Counter[float]]]]:
+    """For each communicator class and pattern, what its members put on each representative link.
+
+    The representative link keeps the load, not the representative communicator: several transfers of one
+    class may cross one link.
+    """
+    representative = np.zeros(len(whole.topology.links.bandwidth), np.bool_)
+    representative[partition.link_representatives] = True
+    rows = np.flatnonzero(representative[whole.crossings.right])
+    loads: dict[int, dict[int, dict[int, Counter[float]]]] = {}
+    for communicator, pattern, link, weight in _rows(
+        partition.communicators[whole.crossings.left[rows]],
+        whole.pattern[rows],
+        partition.links[whole.crossings.right[rows]],
+        whole.weight[rows],
+    ):
+        loads.setdefault(communicator, {}).setdefault(pattern, {}).setdefault(link, Counter())[weight] += 1
+    return loads
+
+
+def _rows(*columns: "np.ndarray") -> "zip[tuple[int, ...]]":
+    return zip(*(column.tolist() for column in columns), strict=True)
+
+
+def _communicator(
+    whole: System, number: int, arrivals: list[Arrival], loads: dict[int, dict[int, Counter[float]]]
+) -> Communicator:
+    index = int(np.searchsorted(whole.first, number, side="right")) - 1
+    family = whole.families[index]
+    transfers = {}
+    for payload, batches in family.activities.items():
+        if batches.batch[number - whole.first[index]] >= 0:
+            transfers[payload] = _transfer(whole, index, number - whole.first[index], payload, batches, loads)
+    senders = frozenset(arrival for arrival in arrivals if arrival[2] == SENDER)
+    sends = any(role != RECEIVER for _, _, role in arrivals)
+    return Communicator(_axes(family), frozenset(arrivals), senders, sends, transfers)
+
+
+def _axes(family: Family) -> tuple[str, ...]:
+    return next(slot.axes for slot, _ in family.columns if slot is not None)
+
+
+def _transfer(
+    whole: System,
+    family: int,
+    number: int,
+    payload: Payload,
+    batches: Batches,
+    loads: dict[int, dict[int, Counter[float]]],
+) -> Transfer:
+    batch, row = int(batches.batch[number]), int(batches.row[number])
+    activity = batches.batches[batch]
+    stretches = []
+    for phase, each in enumerate(activity.phases):
+        found = loads.get(whole.pattern_of[Stage(family, payload, batch, phase)], {})
+        counted = {link: tuple(sorted(weights.items())) for link, weights in found.items()}
+        stretches.append(Stretch(float(each.latency[row]), float(each.work[row]), float(each.rate_cap[row]), counted))
+    return Transfer(payload, activity.algorithm, tuple(stretches), float(activity.sm_share[row]), activity.priority)

@@ -1,0 +1,58 @@
+"""What a replay takes down, node by node: one record per op, or per run that was replayed as one."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from simulator.blocks import ReadyOp, Run
+
+if TYPE_CHECKING:
+    from simulator.rehearsal import Template
+
+
+class OpRecord(NamedTuple):
+    """An op at a position of its node's order: it started, its transfer began, it ended; seconds."""
+
+    position: int
+    ready: ReadyOp
+    start: float
+    began: float
+    end: float
+    message: int = -1
+
+
+class RunRecord(NamedTuple):
+    """A run that was replayed as one: its ops are the template's, shifted; `host` is when its first op was launched."""
+
+    position: int
+    run: Run
+    start: float
+    end: float
+    host: float
+    template: "Template"
+
+
+class Recording:
+    """What one node did: in order on its compute stream, on other streams, and messages that held nobody.
+
+    Records of the compute stream follow one another without overlap. A message in `sent` leaves at its start
+    and is delivered at its end, while the node goes on.
+    """
+
+    def __init__(self) -> None:
+        self.compute: list[OpRecord | RunRecord] = []
+        self.beside: list[OpRecord] = []
+        self.sent: list[OpRecord] = []
+
+    @property
+    def records(self) -> Iterator[OpRecord | RunRecord]:
+        """Everything that was taken down."""
+        yield from self.compute
+        yield from self.beside
+        yield from self.sent
+
+    @property
+    def ops(self) -> Iterator[OpRecord]:
+        """Every op that was replayed by itself."""
+        yield from (record for record in self.compute if isinstance(record, OpRecord))
+        yield from self.beside
+        yield from self.sent

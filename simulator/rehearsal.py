@@ -1,0 +1,110 @@
+"""Rehearsals: a run replayed alone, once, so that it can be shifted in time wherever it occurs."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.accounting import Account, account
+from simulator.activity import Floats
+from simulator.blocks import ReadyBlock, Run
+from simulator.communicators import Payload
+from simulator.engine import Engine
+from simulator.quotient import Node, Quotient, Stretch
+from simulator.runs import COMPUTE
+from simulator.script import Place, Script
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Template:
+    """A run as it goes when nothing foreign meets it; times in seconds from its start.
+
+    `starts`, `began`, `ends` and `launches` (how many launches after the first op's) are in the order of the
+    run's ops. `length` is when the compute stream goes on. `serial`: each op starts when the one before has
+    ended, so that waiting for the host delays all that follow. `links` are those that its collectives cross.
+    """
+
+    starts: Floats
+    began: Floats
+    ends: Floats
+    launches: Floats
+    length: float
+    serial: bool
+    links: frozenset[int]
+    account: Account
+
+    def delays(self, lead: float, interval: float) -> Floats:
+        """How late each op is if the host launched the first one `lead` seconds after the run's start."""
+        return np.maximum.accumulate(np.maximum(lead + interval * self.launches - self.starts, 0.0))
+
+    def late(self, lead: float, interval: float) -> float:
+        """How late the whole run is then, seconds."""
+        if lead + interval * self.launches[-1] <= 0.0:
+            return 0.0
+        return float(self.delays(lead, interval)[-1])
+
+
+def rehearse(
+    quotient: Quotient, runs: Mapping[int, Run], network: str, lead: float = 0.0, interval: float = 0.0
+) -> Engine:
+    """A started engine that replays only these runs, one per node, all from 0 on.
+
+    `lead` is when the host launches their first op, `interval` the time between its launches.
+    """
+    scripts = []
+    for index, run in runs.items():
+        imports: dict[Place, list[Place]] = {(0, ready.place): [] for ready in run.ops if ready.imports}
+        launched = [lead - interval * run.ops[0].place] if interval else [0.0]
+        scripts.append(Script(quotient.nodes[index], [_alone(run)], imports, launched, interval))
+    engine = Engine(quotient, scripts, network)
+    for state in engine.states:
+        run = runs[state.node.index]
+        inside = {ready.place for ready in run.ops}
+        state.done.update((0, place) for ready in run.ops for place in ready.waits if place not in inside)
+    engine.start()
+    return engine
+
+
+def template(engine: Engine, node: Node, run: Run) -> Template | None:
+    """The template of a node's run, from a rehearsal that is over.
+
+    None if the run did not end, or if something in it goes on when the compute stream has gone on.
+    """
+    state = next(state for state in engine.states if state.node is node)
+    records = {record.ready.place: record for record in state.recording.ops}
+    if len(records) < len(run.ops):
+        return None
+    ordered = [records[ready.place] for ready in run.ops]
+    awaited = [each.end for each in ordered if each.ready.op.stream == COMPUTE or each.ready.place in run.joined]
+    length = max(awaited, default=0.0)
+    if any(record.end > length for record in ordered):
+        return None
+    serial = all(after.start >= before.end for before, after in zip(ordered, ordered[1:], strict=False))
+    return Template(
+        starts=np.array([each.start for each in ordered]),
+        began=np.array([each.began for each in ordered]),
+        ends=np.array([each.end for each in ordered]),
+        launches=np.array([float(ready.place - run.ops[0].place) for ready in run.ops]),
+        length=length,
+        serial=serial,
+        links=frozenset(link for stretch in stretches(engine.quotient, node, run) for link in stretch.loads),
+        account=account(state.script, state.recording, length),
+    )
+
+
+def stretches(quotient: Quotient, node: Node, run: Run) -> Iterator[Stretch]:
+    """Every stretch of every transfer that a run makes."""
+    for payload, number in calls(node, run):
+        yield from quotient.communicators[number].transfers[payload].stretches
+
+
+def calls(node: Node, run: Run) -> Iterator[tuple[Payload, int]]:
+    """What a run moves, and the communicator classes on which it does."""
+    for address in {ready.address for ready in run.ops if ready.address is not None}:
+        for part in node.parts.get(address.slot, ()):
+            yield address.payload, part.communicator
+
+
+def _alone(run: Run) -> ReadyBlock:
+    """A block that is nothing but the run."""
+    return ReadyBlock(run.ops, {COMPUTE: (run,)}, {}, ())

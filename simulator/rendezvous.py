@@ -1,0 +1,261 @@
+"""Where ops become transfers: ranks arrive, a transfer runs through its stretches, ranks are released."""
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Protocol
+
+import simpy
+from simpy.events import Event
+
+from simulator.blocks import ReadyOp
+from simulator.communicators import SENDER, Address, Slot
+from simulator.fluid import Flow, Network
+from simulator.processor import Processor
+from simulator.quotient import Arrival, Communicator, Node, Stretch, Transfer
+from simulator.recording import OpRecord, Recording
+from simulator.runs import COMPUTE
+
+RELEASING = ("latency", "recv_block")
+"""Modes of messages that let the sender go on at once."""
+
+
+class MismatchError(ValueError):
+    """Members of a communicator call it differently: the k-th calls of all must agree in kind and bytes."""
+
+
+class Contact(Protocol):
+    """Who wants to know that work is about to touch links or a node's SMs (a run replayed as one)."""
+
+    def links(self, stretch: Stretch) -> None:
+        """A flow is about to enter the links of a stretch."""
+        ...
+
+    def node(self, index: int) -> None:
+        """A transfer is about to hold SMs of a node."""
+        ...
+
+
+class Call:
+    """One communication op of one node under way; `event` happens when nothing holds the node any more.
+
+    `began` is when the first of its transfers began.
+    """
+
+    __slots__ = ("address", "began", "event", "message", "node", "pending", "position", "ready", "start", "undelivered")
+
+    def __init__(self, node: Node, position: int, ready: ReadyOp, address: Address, start: float) -> None:
+        self.node, self.position, self.ready, self.address, self.start = node, position, ready, address, start
+        self.pending = self.undelivered = 0
+        self.began, self.message = inf, -1
+        self.event: Event | None = None
+
+
+class Exchange:
+    """The k-th transfer on a class of communicators, from the first arrival to delivery.
+
+    `waiting` lists (call, role, multiplicity) that it still holds; `flows_at` is when the present stretch's
+    latency ends, `flow` its bytes once they are on their way.
+    """
+
+    __slots__ = (
+        "arrived",
+        "began",
+        "communicator",
+        "delivered",
+        "flow",
+        "flows_at",
+        "key",
+        "message",
+        "sent",
+        "stretch",
+        "transfer",
+        "waiting",
+    )
+
+    def __init__(self, key: tuple[int, int], communicator: Communicator, transfer: Transfer, message: int) -> None:
+        self.key, self.communicator, self.transfer, self.message = key, communicator, transfer, message
+        self.arrived: set[Arrival] = set()
+        self.waiting: list[tuple[Call, int, int]] = []
+        self.sent: list[Call] = []
+        self.began: float | None = None
+        self.delivered = False
+        self.stretch = 0
+        self.flow: Flow | None = None
+        self.flows_at = 0.0
+
+
+class Rendezvous:
+    """All exchanges of a replay, by communicator class and number of the call."""
+
+    def __init__(
+        self,
+        environment: simpy.Environment,
+        network: Network,
+        communicators: Sequence[Communicator],
+        processors: Mapping[int, Processor],
+        recordings: Mapping[int, Recording],
+    ) -> None:
+        self._environment, self._network, self._recordings = environment, network, recordings
+        self._communicators, self._processors = communicators, processors
+        self.contact: Contact | None = None
+        self._exchanges: dict[tuple[int, int], Exchange] = {}
+        self._calls: dict[tuple[int, Slot], int] = {}
+        self._messages = 0
+
+    @property
+    def open(self) -> list[Exchange]:
+        """Exchanges that somebody has arrived at and that are not over."""
+        return list(self._exchanges.values())
+
+    def arrive(self, call: Call) -> None:
+        """A node reaches an op; it may go on when nothing is pending, which is the call's event if it has to wait."""
+        exchanges = self._enter(call)
+        for exchange in exchanges:
+            mode = exchange.transfer.payload.kind
+            if exchange.began is None and self._complete(exchange, mode):
+                self._begin(exchange, self._environment.now)
+                self._next_stretch(exchange)
+            if mode in RELEASING:
+                self._release(exchange, SENDER)
+            if exchange.delivered:
+                self._release(exchange, None)
+        self._wait(call)
+
+    def resume(self, call: Call, found: Exchange, now: float) -> None:
+        """Take over a transfer from a rehearsal whose clock is at `now`: the call goes on where it was."""
+        exchange = self._enter(call)[0]
+        self._begin(exchange, call.start)
+        exchange.stretch = found.stretch
+        if found.flow is not None:
+            self._flow(exchange, found.flow.progress.remaining(now))
+        else:
+            self._after_latency(exchange, found.flows_at - now)
+        self._wait(call)
+
+    def _begin(self, exchange: Exchange, now: float) -> None:
+        exchange.began = now
+        for call, _, _ in exchange.waiting:
+            call.began = min(call.began, now)
+
+    def _wait(self, call: Call) -> None:
+        if call.pending:
+            call.event = Event(self._environment)
+
+    def _enter(self, call: Call) -> list[Exchange]:
+        """Register the call at every exchange behind its slot, holding SMs from now on."""
+        node, slot = call.node, call.address.slot
+        number = self._calls.get((node.index, slot), 0)
+        self._calls[node.index, slot] = number + 1
+        exchanges = []
+        for part in node.parts.get(slot, ()):
+            exchange = self._exchange((part.communicator, number), call)
+            exchange.arrived.add((node.index, slot, part.role))
+            exchange.waiting.append((call, part.role, part.multiplicity))
+            if part.role == SENDER:
+                exchange.sent.append(call)
+                call.undelivered += 1
+            call.pending += 1
+            call.message = exchange.message
+            if exchange.began is not None:
+                call.began = min(call.began, exchange.began)
+            self._hold(node.index, exchange.transfer.sm_share, part.multiplicity)
+            exchanges.append(exchange)
+        return exchanges
+
+    def _exchange(self, key: tuple[int, int], call: Call) -> Exchange:
+        payload = call.address.payload
+        exchange = self._exchanges.get(key)
+        if exchange is None:
+            communicator = self._communicators[key[0]]
+            exchange = Exchange(key, communicator, communicator.transfers[payload], self._messages)
+            self._exchanges[key] = exchange
+            self._messages += 1
+        elif exchange.transfer.payload != payload:
+            theirs = exchange.transfer.payload
+            raise MismatchError(
+                f"rank {call.node.rank} calls {call.ready.op.name} with {payload.kind} of {payload.bytes:g} bytes as call {key[1]} "
+                f"on its communicator, where others call {theirs.kind} of {theirs.bytes:g} bytes; the k-th calls of all members must agree"
+            )
+        return exchange
+
+    def _complete(self, exchange: Exchange, mode: str) -> bool:
+        """Whether everybody has arrived whom the transfer needs to start."""
+        communicator = exchange.communicator
+        if not communicator.sends:
+            return False
+        return exchange.arrived >= (communicator.senders if mode in ("latency", "send_block") else communicator.members)
+
+    def _hold(self, node: int, share: float, multiplicity: int) -> None:
+        if share:
+            if self.contact is not None and multiplicity > 0:
+                self.contact.node(node)
+            processor = self._processors[node]
+            processor.hold(processor.sms(share) * multiplicity)
+
+    def _next_stretch(self, exchange: Exchange) -> None:
+        if exchange.stretch == len(exchange.transfer.stretches):
+            self._deliver(exchange)
+            return
+        self._after_latency(exchange, exchange.transfer.stretches[exchange.stretch].latency)
+
+    def _after_latency(self, exchange: Exchange, latency: float) -> None:
+        stretch = exchange.transfer.stretches[exchange.stretch]
+        if latency > 0:
+            exchange.flows_at = self._environment.now + latency
+            self._environment.timeout(latency).callbacks.append(lambda _: self._flow(exchange, stretch.work))
+        else:
+            self._flow(exchange, stretch.work)
+
+    def _flow(self, exchange: Exchange, left: float) -> None:
+        stretch = exchange.transfer.stretches[exchange.stretch]
+        if not stretch.work:
+            self._arrived(exchange)
+            return
+        if self.contact is not None:
+            self.contact.links(stretch)
+        exchange.flow = self._network.start(stretch, exchange.transfer.priority, left, lambda: self._arrived(exchange))
+
+    def _arrived(self, exchange: Exchange) -> None:
+        exchange.flow = None
+        exchange.stretch += 1
+        self._next_stretch(exchange)
+
+    def _deliver(self, exchange: Exchange) -> None:
+        exchange.delivered = True
+        for call in exchange.sent:
+            call.undelivered -= 1
+            if not call.undelivered and not call.pending:
+                self._record(call, exchange)
+        self._release(exchange, None)
+
+    def _release(self, exchange: Exchange, role: int | None) -> None:
+        """Let go of the calls in a role, or of all."""
+        kept = []
+        for entry in exchange.waiting:
+            call, mine, multiplicity = entry
+            if role is not None and mine != role:
+                kept.append(entry)
+                continue
+            self._hold(call.node.index, exchange.transfer.sm_share, -multiplicity)
+            call.pending -= 1
+            if not call.pending:
+                self._let_go(call, exchange)
+        exchange.waiting = kept
+        if exchange.delivered and len(exchange.arrived) == len(exchange.communicator.members):
+            self._exchanges.pop(exchange.key, None)
+
+    def _let_go(self, call: Call, exchange: Exchange) -> None:
+        if not call.undelivered:
+            self._record(call, exchange)
+        if call.event is not None:
+            call.event.succeed()
+
+    def _record(self, call: Call, exchange: Exchange) -> None:
+        record = OpRecord(call.position, call.ready, call.start, call.began, self._environment.now, call.message)
+        recording = self._recordings[call.node.index]
+        if call.address.slot.role == "send" and exchange.transfer.payload.kind in RELEASING:
+            recording.sent.append(record)
+        elif call.ready.op.stream == COMPUTE:
+            recording.compute.append(record)
+        else:
+            recording.beside.append(record)

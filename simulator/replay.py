@@ -1,0 +1,54 @@
+"""Replays a quotient at a level of detail, on a kind of network."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from simulator import deadlock
+from simulator.blocks import Workshop
+from simulator.compute import ComputeModel
+from simulator.constants import kernels
+from simulator.engine import Engine
+from simulator.quotient import Quotient
+from simulator.recording import Recording
+from simulator.script import Script
+from simulator.shortcuts import Actions, Flights, Templates
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How to replay.
+
+    `detail="ops"` replays every op; runs of ops that nothing foreign meets take one event unless `shortcuts`
+    is off. `"actions"` replays every run as one piece of work. `network` is `shared`, or `unshared` for the
+    closed form without contention.
+    """
+
+    detail: str = "ops"
+    shortcuts: bool = True
+    network: str = "shared"
+
+
+def replay(quotient: Quotient, scripts: Sequence[Script], manner: Manner) -> list[Recording]:
+    """Replay all nodes to the end and return what each did; a deadlock raises."""
+    engine = Engine(quotient, scripts, manner.network)
+    templates = quotient.templates.setdefault(manner.network, Templates(quotient, manner.network))
+    if manner.detail == "actions":
+        engine.shortcuts = Actions(engine, templates)
+    elif manner.shortcuts:
+        flights = Flights(engine, templates, manner.network)
+        engine.shortcuts, engine.rendezvous.contact = flights, flights
+    engine.start()
+    engine.environment.run()
+    deadlock.check(engine)
+    return [state.recording for state in engine.states]
+
+
+def scripts(quotient: Quotient, compute: ComputeModel, *, launch: bool = True) -> list[Script]:
+    """What every node of a quotient replays."""
+    program = quotient.program
+    workshop = Workshop(program, compute)
+    written = []
+    for node in quotient.nodes:
+        blocks = [workshop.ready(program.blocks[each.block], node.accelerator) for each in node.order]
+        written.append(Script.of(node, blocks, kernels(node.accelerator.name).launch_interval if launch else 0.0))
+    return written

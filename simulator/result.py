@@ -1,0 +1,168 @@
+"""What a simulated step cost, and why: metrics, frames, pictures, traces and comparisons."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from simulator import summary
+from simulator.timeline import Timeline, per_rank
+from topologies import Topology
+from workloads.program import Program
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """One simulated step. Times in seconds, memory in bytes; scalars are means over ranks, memory the maximum.
+
+    `title` names what was simulated; `timings` says how long the simulator took for each of its own parts.
+    """
+
+    title: str
+    timeline: Timeline
+    detail: str
+    timings: Mapping[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return summary.text(self)
+
+    def __repr__(self) -> str:
+        return f"<Result {self.title}: {summary.seconds(self.step_time)}>"
+
+    def _repr_html_(self) -> str:
+        return summary.html(self)
+
+    @property
+    def program(self) -> Program:
+        """The program that was replayed."""
+        return self.timeline.quotient.program
+
+    @property
+    def topology(self) -> Topology:
+        """The cluster that it was replayed on."""
+        return self.timeline.quotient.topology
+
+    @property
+    def step_time(self) -> float:
+        """From the step's start to the end of its last op, seconds."""
+        return self.timeline.end
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens of the whole job per second."""
+        return self.program.tokens / self.step_time if self.step_time else 0.0
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs, counted by the program's convention, over what the accelerators' dense peaks allow."""
+        return self.program.model_flops / self._possible_flops
+
+    @property
+    def hfu(self) -> float:
+        """As `mfu`, with the FLOPs of explicit recomputation."""
+        return (self.program.model_flops + self.program.recompute_flops) / self._possible_flops
+
+    @property
+    def flops_per_accelerator(self) -> float:
+        """Model FLOP/s of one accelerator, the mean."""
+        return self.program.model_flops / self.topology.size / self.step_time if self.step_time else 0.0
+
+    @cached_property
+    def mean_seconds(self) -> Mapping[str, float]:
+        """Seconds by what they went into, means over all ranks; they add up to the step time."""
+        ranks = [node.ranks for node in self.timeline.quotient.nodes]
+        return {
+            name: sum(value * count for value, count in zip(values, ranks, strict=True)) / sum(ranks)
+            for name, values in per_rank(self.timeline).items()
+        }
+
+    @property
+    def bubble_fraction(self) -> float:
+        """Bubble as a fraction of the ranks' time in the pipeline phase."""
+        begins, ends = self.timeline.phase
+        return self.mean_seconds["bubble_seconds"] / (ends - begins) if ends > begins else 0.0
+
+    @property
+    def exposed(self) -> Mapping[str, float]:
+        """Exposed communication by axis, seconds."""
+        parts = {name: value for name, value in self.mean_seconds.items() if name.startswith("exposed_")}
+        return {name.removeprefix("exposed_").removesuffix("_seconds"): value for name, value in parts.items()}
+
+    @cached_property
+    def memory(self) -> tuple[Mapping[str, float], ...]:
+        """Bytes in named rows, for the representative of each rank class."""
+        program, rows = self.program, []
+        for node in self.timeline.quotient.nodes:
+            place = program.mesh.coordinates(node.rank)
+            rows.append(program.memory.get(tuple(place.get(axis, 0) for axis in program.varies), {}))
+        return tuple(rows)
+
+    @property
+    def peak_memory(self) -> float:
+        """Bytes that the fullest rank needs."""
+        return max(sum(rows.values()) for rows in self.memory)
+
+    @property
+    def memory_fits(self) -> bool:
+        """Whether every rank's memory suffices."""
+        return all(sum(rows.values()) <= usable for rows, usable in zip(self.memory, self.usable_memory, strict=True))
+
+    @property
+    def usable_memory(self) -> tuple[float, ...]:
+        """Bytes that software can use on the representative of each rank class."""
+        return tuple(node.accelerator.usable_memory_bytes for node in self.timeline.quotient.nodes)
+
+    @property
+    def rank_classes(self) -> int:
+        """Classes of ranks with equal timelines, each simulated once."""
+        return len(self.timeline.quotient.nodes)
+
+    @property
+    def coordinates(self) -> Mapping[int, Mapping[str, int]]:
+        """Mesh coordinates of the representative of each rank class."""
+        return {node.rank: self.program.mesh.coordinates(node.rank) for node in self.timeline.quotient.nodes}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user should know about the plan."""
+        return self.program.warnings
+
+    def to_frame(self, name: str, *, expand: bool = False) -> "pandas.DataFrame":
+        """A pandas frame: spans, actions, ranks, links, memory or collectives.
+
+        Rows stand for the representatives of rank classes (`ranks_in_class`); `expand=True` gives every rank.
+        """
+        from simulator import frames
+
+        return frames.build(name, self, expand=expand)
+
+    def plot(self, name: str = "gantt", ax: "Axes | None" = None, **options: Any) -> "Axes":
+        """Draw a picture by name and return its axes."""
+        from simulator import plots
+
+        return plots.draw(name, self, ax, **options)
+
+    def save_trace(self, path: str) -> None:
+        """Write a Chrome / Perfetto trace, gzipped if the path ends in .gz."""
+        from simulator import trace
+
+        trace.save(self, path)
+
+    def compare(self, *others: "Result") -> "pandas.DataFrame":
+        """This result and others side by side, one row each, with step time relative to this one."""
+        from simulator import frames
+
+        return frames.compare([self, *others])
+
+    @cached_property
+    def _possible_flops(self) -> float:
+        """FLOPs of all accelerators at their dense peak during the step."""
+        if not self.program.model_flops:
+            return 1.0
+        accelerators = self.topology.accelerators
+        peaks = {each: each.peak(self.program.precision) for each in dict.fromkeys(accelerators)}
+        return self.step_time * sum(peaks[each] * accelerators.count(each) for each in peaks)

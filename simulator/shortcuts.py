@@ -1,0 +1,188 @@
+"""Runs replayed as one event: exact while nothing foreign meets them, opened up as soon as something does."""
+
+from collections.abc import Mapping
+
+import simpy
+from simpy.events import Event
+
+from simulator.blocks import Run
+from simulator.engine import Engine, NodeState, Underway, Waits
+from simulator.progress import Progress
+from simulator.quotient import Quotient, Stretch
+from simulator.recording import OpRecord, RunRecord
+from simulator.rehearsal import Template, calls, rehearse, stretches, template
+from simulator.rendezvous import Call
+
+
+class Flight:
+    """A run that is being replayed as one since `start`; `event` happens when it lands.
+
+    `host` is when its first op was launched, `late` how long the run waits for the host; `resumed` is there
+    once contact has opened it.
+    """
+
+    __slots__ = ("event", "host", "late", "position", "resumed", "run", "start", "state", "template")
+    event: Event
+
+    def __init__(self, state: NodeState, position: int, run: Run, found: Template, start: float) -> None:
+        self.state, self.position, self.run, self.template, self.start = state, position, run, found, start
+        self.host = state.script.host(position, run.ops[0].place)
+        self.late = found.late(self.host - start, state.script.interval)
+        self.resumed: Mapping[int, Underway | None] | None = None
+
+
+class Templates:
+    """Finds the template of a node's run, rehearsing each kind of run once per quotient."""
+
+    def __init__(self, quotient: Quotient, network: str) -> None:
+        self._quotient, self._network = quotient, network
+        self._found: dict[tuple[int, Run], Template | None] = {}
+
+    def alone(self, state: NodeState, run: Run) -> Template | None:
+        """The template of a run whose collectives join nobody but the node's own class."""
+        key = state.node.index, run
+        if key not in self._found:
+            self._found[key] = self._rehearse(state, run) if self._private(state, run) else None
+        return self._found[key]
+
+    def _private(self, state: NodeState, run: Run) -> bool:
+        index = state.node.index
+        communicators = {communicator for _, communicator in calls(state.node, run)}
+        return all(
+            each[0] == index for number in communicators for each in self._quotient.communicators[number].members
+        )
+
+    def _rehearse(self, state: NodeState, run: Run) -> Template | None:
+        engine = rehearse(self._quotient, {state.node.index: run}, self._network)
+        engine.environment.run()
+        return template(engine, state.node, run)
+
+
+class Flights:
+    """Runs as one event each. Contact on a link or on the SMs opens a flight: it goes on op by op from there."""
+
+    def __init__(self, engine: Engine, templates: Templates, network: str) -> None:
+        self._engine, self._templates, self._network = engine, templates, network
+        self._by_node: dict[int, Flight] = {}
+        self._by_link: dict[int, Flight] = {}
+
+    def replay(self, state: NodeState, position: int, run: Run) -> Waits | None:
+        """Replay a run as one, unless something foreign is in its way already."""
+        found = self._templates.alone(state, run)
+        if found is None or not state.processor.idle or self._engine.network.busy(found.links):
+            return None
+        if any(link in self._by_link for link in found.links) or any(tail.is_alive for tail in state.tails.values()):
+            return None
+        flight = Flight(state, position, run, found, self._engine.environment.now)
+        if not found.serial and flight.late:
+            return None
+        return self._fly(flight)
+
+    def _fly(self, flight: Flight) -> Waits:
+        state, environment = flight.state, self._engine.environment
+        self._by_node[state.node.index] = flight
+        self._by_link.update(dict.fromkeys(flight.template.links, flight))
+        flight.event = environment.timeout(flight.template.length + flight.late)
+        yield flight.event
+        if flight.resumed is not None:
+            yield from self._engine.step_through(state, flight.position, flight.run, flight.resumed)
+            return
+        self._land(flight)
+        record = RunRecord(flight.position, flight.run, flight.start, environment.now, flight.host, flight.template)
+        state.recording.compute.append(record)
+        for place in flight.run.outward:
+            state.finish((flight.position, place))
+
+    def _land(self, flight: Flight) -> None:
+        del self._by_node[flight.state.node.index]
+        for link in flight.template.links:
+            del self._by_link[link]
+
+    def links(self, stretch: Stretch) -> None:
+        """A flow is about to enter links: open the flights that use them."""
+        for link in stretch.loads:
+            if link in self._by_link:
+                self._open(self._by_link[link])
+
+    def node(self, index: int) -> None:
+        """A transfer is about to hold a node's SMs: open its flight."""
+        if index in self._by_node:
+            self._open(self._by_node[index])
+
+    def _open(self, flight: Flight) -> None:
+        """Go on op by op: rehearse the run up to now, and take over what was in progress then."""
+        self._land(flight)
+        state, environment = flight.state, self._engine.environment
+        elapsed = environment.now - flight.start
+        rehearsal = rehearse(
+            self._engine.quotient,
+            {state.node.index: flight.run},
+            self._network,
+            flight.host - flight.start,
+            state.script.interval,
+        )
+        if elapsed > 0:
+            rehearsal.environment.run(until=elapsed)
+        resumed: dict[int, Underway | None] = {}
+        done = rehearsal.states[0].recording
+        for records, mine in ((done.compute, state.recording.compute), (done.beside, state.recording.beside)):
+            mine += [
+                _shift(record, flight.position, flight.start) for record in records if isinstance(record, OpRecord)
+            ]
+        for record in done.ops:
+            resumed[record.ready.place] = None
+            if record.ready.awaited:
+                state.finish((flight.position, record.ready.place))
+        for underway in rehearsal.states[0].underway.values():
+            if underway.work is not None and underway.ready.place not in resumed:
+                resumed[underway.ready.place] = self._take_over(flight, underway, rehearsal, elapsed)
+        flight.resumed = resumed
+        waiting, flight.event.callbacks = flight.event.callbacks, []
+        opened = environment.timeout(0.0)
+        opened.callbacks = waiting
+
+    def _take_over(self, flight: Flight, found: Underway, rehearsal: Engine, elapsed: float) -> Underway:
+        state = flight.state
+        underway = Underway(flight.position, found.ready, found.start + flight.start)
+        state.underway[found.ready.op.stream] = underway
+        if isinstance(found.work, Progress):
+            underway.work = state.processor.start(found.work.remaining(elapsed))
+            return underway
+        assert isinstance(found.work, Call)
+        underway.work = call = Call(state.node, flight.position, found.ready, found.work.address, underway.start)
+        exchange = next(
+            each for each in rehearsal.rendezvous.open if any(waiting[0] is found.work for waiting in each.waiting)
+        )
+        self._engine.rendezvous.resume(call, exchange, elapsed)
+        return underway
+
+
+def _shift(record: OpRecord, position: int, start: float) -> OpRecord:
+    """A rehearsal's record, moved to where the run really is."""
+    return OpRecord(position, record.ready, record.start + start, record.began + start, record.end + start)
+
+
+class Actions:
+    """Runs as one piece of work on the SMs, whatever meets them: the detail level `actions`.
+
+    Assumes that what a run communicates stays undisturbed, and that SMs held by other collectives slow the
+    whole run in proportion. Exact where the run's inner communication meets no foreign traffic and no SMs
+    are held.
+    """
+
+    def __init__(self, engine: Engine, templates: Templates) -> None:
+        self._engine, self._templates = engine, templates
+
+    def replay(self, state: NodeState, position: int, run: Run) -> Waits | None:
+        """Replay a run as one piece of work."""
+        found = self._templates.alone(state, run)
+        return None if found is None else self._work(state, position, run, found)
+
+    def _work(self, state: NodeState, position: int, run: Run, found: Template) -> Waits:
+        environment = self._engine.environment
+        start, host = environment.now, state.script.host(position, run.ops[0].place)
+        length = found.length + found.late(host - start, state.script.interval)
+        yield state.processor.start(length * state.node.speed).event
+        state.recording.compute.append(RunRecord(position, run, start, environment.now, host, found))
+        for place in run.outward:
+            state.finish((position, place))

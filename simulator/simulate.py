@@ -1,0 +1,67 @@
+"""The front door: a step on a topology, simulated."""
+
+from time import perf_counter
+from typing import Protocol
+
+from simulator.compute import ComputeModel, Roofline
+from simulator.quotient import Quotient, quotient
+from simulator.replay import Manner, replay, scripts
+from simulator.result import Result
+from simulator.script import Script
+from simulator.timeline import Timeline
+from topologies import Topology
+from workloads.program import Program
+
+
+class Programmed(Protocol):
+    """Whatever has a program: a TrainingStep, or a hand-made Program itself."""
+
+    def program(self) -> Program:
+        """The ops of one step for every rank."""
+        ...
+
+
+def simulate(
+    step: Programmed,
+    topology: Topology,
+    *,
+    detail: str = "ops",
+    fold: bool = True,
+    network: str = "shared",
+    shortcuts: bool = True,
+) -> Result:
+    """Simulate one step on a topology.
+
+    `detail` is `ops`, every kernel and collective, or `actions`, one activity per schedule action. `fold=False`
+    replays every rank instead of one per symmetry class. `network="unshared"` is the closed form without
+    contention; `shortcuts=False` replays every op even where runs of ops could be taken as one.
+
+    >>> import topologies
+    >>> from workloads import TrainingStep
+    >>> step = TrainingStep("llama3_8b", plan="dp=2 tp=4", batch=4, sequence=8192)
+    >>> result = simulate(step, topologies.build("dgx_h100"))
+    >>> result.rank_classes, 0 < result.mfu <= 1
+    (1, True)
+    """
+    manner = Manner(detail, shortcuts, network)
+    start = perf_counter()
+    program = step.program()
+    programmed = perf_counter()
+    whole, written = _prepared(program, topology, fold=fold)
+    folded = perf_counter()
+    recordings = replay(whole, written, manner)
+    timings = {"program": programmed - start, "fold": folded - programmed, "replay": perf_counter() - folded}
+    title = f"{step} on {topology.name}" if not isinstance(step, Program) else f"program on {topology.name}"
+    return Result(title, Timeline(whole, tuple(written), tuple(recordings)), detail, timings)
+
+
+def _prepared(
+    program: Program, topology: Topology, *, fold: bool, compute: ComputeModel | None = None
+) -> tuple[Quotient, list[Script]]:
+    """The quotient and its scripts, kept on the program for the next time."""
+    key = topology, fold
+    if key not in program.cache:
+        whole = quotient(program, topology, fold=fold)
+        program.cache[key] = whole, scripts(whole, compute or Roofline())
+    prepared: tuple[Quotient, list[Script]] = program.cache[key]
+    return prepared

@@ -1,0 +1,178 @@
+"""What all ranks did when: records of every node, expanded to columns on demand."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from simulator.accounting import ACTIONS, Account, account, axis_of
+from simulator.activity import Floats
+from simulator.blocks import ReadyOp
+from simulator.quotient import Quotient
+from simulator.recording import OpRecord, Recording, RunRecord
+from simulator.script import Script
+from workloads.ops import P2P, Collective, Op
+
+Columns = dict[str, "np.ndarray[Any, Any] | list[Any]"]
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """The recordings of a quotient's nodes, in the order of its nodes."""
+
+    quotient: Quotient
+    scripts: tuple[Script, ...]
+    recordings: tuple[Recording, ...]
+
+    @cached_property
+    def accounts(self) -> list[Account]:
+        """Where each node's time went."""
+        return [account(script, recording) for script, recording in zip(self.scripts, self.recordings, strict=True)]
+
+    @cached_property
+    def end(self) -> float:
+        """The end of the last op, seconds."""
+        return max(max(map(_end, recording.records), default=0.0) for recording in self.recordings)
+
+    @property
+    def phase(self) -> tuple[float, float]:
+        """The pipeline phase: from the first F to the end of the last B or W, over all nodes."""
+        begins = min(account.begins for account in self.accounts)
+        return min(begins, self.end), max(account.ends for account in self.accounts)
+
+    @property
+    def ops_replayed(self) -> int:
+        """Op instances of all nodes."""
+        return sum(len(block.ops) for script in self.scripts for block in script.blocks)
+
+    @cached_property
+    def link_bytes(self) -> Floats:
+        """Bytes that cross the representative of each link class in the step."""
+        carried = np.zeros(len(self.quotient.capacities))
+        for communicator in self.quotient.communicators:
+            index, slot, _ = next(iter(communicator.members))
+            calls = Counter(op.address.payload for block in self.scripts[index].blocks for op in block.ops if op.address and op.address.slot == slot)
+            for payload, count in calls.items():
+                for stretch in communicator.transfers[payload].stretches:
+                    for link, weights in stretch.loads.items():
+                        carried[link] += count * stretch.work * sum(weight * many for weight, many in weights)
+        return carried
+
+    def spans(self) -> Columns:
+        """One row per op of each node: see `Result.to_frame`."""
+        columns: dict[str, list[Any]] = {}
+        for script, recording in zip(self.scripts, self.recordings, strict=True):
+            for part in self._spans(script, recording):
+                for name, values in part.items():
+                    columns.setdefault(name, []).append(values)
+        return {name: np.concatenate(values) for name, values in columns.items()}
+
+    def actions(self) -> Columns:
+        """One row per block of each node: from its first kernel to the end of its last."""
+        rows: list[tuple[int, int, int, str, int, float, float]] = []
+        for script, recording in zip(self.scripts, self.recordings, strict=True):
+            bounds: dict[int, tuple[float, float]] = {}
+            for record in recording.compute:
+                if isinstance(record, RunRecord) or record.ready.address is None:
+                    begun = bounds.get(record.position, (record.start, 0.0))[0]
+                    bounds[record.position] = begun, record.end
+            node = script.node
+            for position, (start, end) in sorted(bounds.items()):
+                block, microbatch = node.order[position]
+                rows.append((node.rank, node.ranks, block.stage, block.kind, microbatch, start, end))
+        names = ("rank", "ranks_in_class", "stage", "action", "microbatch", "start_seconds", "end_seconds")
+        return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {name: [] for name in names}
+
+    def _spans(self, script: Script, recording: Recording) -> Iterator[Columns]:
+        """Columns of a node, its single ops first, then its runs."""
+        ops = list(recording.ops)
+        if ops:
+            times = [np.array(each) for each in zip(*((op.start, op.began, op.end) for op in ops), strict=True)]
+            facts = _Facts.of([op.ready for op in ops], self.quotient, script)
+            yield self._rows(script, [op.position for op in ops], facts, times, [op.message for op in ops])
+        cache: dict[int, _Facts] = {}
+        for run in recording.compute:
+            if isinstance(run, RunRecord):
+                if id(run.run) not in cache:
+                    cache[id(run.run)] = _Facts.of(run.run.ops, self.quotient, script)
+                count = len(run.run.ops)
+                yield self._rows(script, [run.position] * count, cache[id(run.run)], shifted(run, script), [-1] * count)
+
+    def _rows(self, script: Script, positions: list[int], facts: "_Facts", times: list[Floats], message: list[int]) -> Columns:
+        node = script.node
+        places = [node.order[position] for position in positions]
+        return {
+            "rank": np.full(len(positions), node.rank),
+            "ranks_in_class": np.full(len(positions), node.ranks),
+            **facts.columns,
+            "stage": np.array([place.block.stage for place in places]),
+            "action": np.array([place.block.kind for place in places], object),
+            "microbatch": np.array([place.microbatch for place in places]),
+            "start_seconds": times[0],
+            "began_seconds": times[1],
+            "end_seconds": times[2],
+            "message": np.array(message),
+        }
+
+
+def shifted(record: RunRecord, script: Script) -> list[Floats]:
+    """Starts, transfer starts and ends of the ops of a run that was replayed as one."""
+    template = record.template
+    late = template.delays(record.host - record.start, script.interval)
+    stretch = (record.end - record.start - late[-1]) / template.length if template.length else 1.0
+    return [record.start + late + stretch * times for times in (template.starts, template.began, template.ends)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Facts:
+    """Columns that depend on the ops alone."""
+
+    columns: Columns = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, ops: "list[ReadyOp] | tuple[ReadyOp, ...]", quotient: Quotient, script: Script) -> "_Facts":
+        rows = [_fact(ready, quotient, script) for ready in ops]
+        names = ("stream", "name", "work", "kind", "axis", "algorithm", "bytes")
+        columns = list(zip(*rows, strict=True))
+        texts: Columns = {name: np.array(values, object) for name, values in zip(names[:-1], columns, strict=False)}
+        return cls({**texts, names[-1]: np.array(columns[-1], float)})
+
+
+def _fact(ready: ReadyOp, quotient: Quotient, script: Script) -> tuple[str, str, str, str, str, str, float]:
+    op = ready.op
+    work = "collective" if isinstance(op, Collective) else "p2p" if isinstance(op, P2P) else "compute"
+    algorithm, size = "", 0.0
+    if ready.address is not None:
+        size = ready.address.payload.bytes
+        for part in script.node.parts.get(ready.address.slot, ()):
+            algorithm = quotient.communicators[part.communicator].transfers[ready.address.payload].algorithm
+    return op.stream, op.name, work, kind_of(op), axis_of(op), algorithm, size
+
+
+def kind_of(op: Op) -> str:
+    """The op's kind: gemm, all_reduce, send …"""
+    return str(getattr(op, "kind", ""))
+
+
+def _end(record: OpRecord | RunRecord) -> float:
+    return record.end
+
+
+def per_rank(timeline: Timeline) -> Mapping[str, list[float]]:
+    """Seconds of each node by what they went into, one entry per node."""
+    begins, ends = timeline.phase
+    axes = sorted({axis for account in timeline.accounts for axis in account.exposed})
+    split = [account.split(begins, ends, timeline.end) for account in timeline.accounts]
+    return {
+        "compute_seconds": [account.compute for account in timeline.accounts],
+        "bubble_seconds": [bubble for bubble, _ in split],
+        **{f"exposed_{axis}_seconds": [account.exposed[axis] for account in timeline.accounts] for axis in axes},
+        "launch_seconds": [account.launch for account in timeline.accounts],
+        "idle_seconds": [idle for _, idle in split],
+    }
+
+
+__all__ = ["ACTIONS", "Timeline", "kind_of", "per_rank", "shifted"]

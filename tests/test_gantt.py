@@ -1,0 +1,258 @@
+"""The Gantt chart shows what the frames say: every bar, every wait, in a unit that reads well."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from simulator.plots import draw, names
+from simulator.plots.gantt import time_unit
+
+PLACE = ["rank", "ranks_in_class"]
+ACTION = ["stage", "action", "microbatch"]
+SPAN = ["stream", "name", "work", "kind", "axis", "start_seconds", "began_seconds", "end_seconds", "message"]
+
+
+@dataclass
+class Frames:
+    """What a picture reads of a result."""
+
+    spans: pandas.DataFrame
+    actions: pandas.DataFrame
+    coordinates: dict[int, dict[str, int]]
+    title: str = "a schedule"
+
+    @property
+    def step_time(self) -> float:
+        return float(self.actions["end_seconds"].max())
+
+    def to_frame(self, name: str) -> pandas.DataFrame:
+        return {"spans": self.spans, "actions": self.actions}[name]
+
+
+def order(stages: int, microbatches: int, rank: int) -> Iterator[tuple[str, int]]:
+    """1F1B: warm-up forwards, then one forward and one backward in turn, then the backwards left."""
+    warm = min(stages - rank - 1, microbatches)
+    yield from (("F", microbatch) for microbatch in range(warm))
+    for microbatch in range(microbatches):
+        if warm + microbatch < microbatches:
+            yield "F", warm + microbatch
+        yield "B", microbatch
+
+
+def one_f_one_b(stages: int, microbatches: int, hop: float = 0.1, scale: float = 1.0, tp: bool = False) -> Frames:
+    """A replay with F = 1, B = 2, in units of `scale` seconds; rank s stands for 8 ranks of stage s."""
+    orders = {stage: list(order(stages, microbatches, stage)) for stage in range(stages)}
+    ends: dict[tuple[str, int, int], float] = {}
+    free = dict.fromkeys(orders, 0.0)
+    spans: list[dict[str, object]] = []
+    actions: list[dict[str, object]] = []
+    while any(orders.values()):
+        for stage, left in orders.items():
+            action, microbatch = left[0] if left else ("", 0)
+            source = stage - 1 if action == "F" else stage + 1
+            inside = 0 <= source < stages
+            if not left or (inside and (action, source, microbatch) not in ends):
+                continue
+            row = {"rank": 8 * stage, "ranks_in_class": 8, "stage": stage, "action": action, "microbatch": microbatch}
+            start = free[stage]
+            if inside:
+                sent = ends[action, source, microbatch]
+                there = {"stream": "compute", "work": "p2p", "axis": "pp", "message": len(spans)}
+                started = max(start, sent + hop)
+                receive = {"name": "recv", "kind": "recv", "start_seconds": start, "end_seconds": started}
+                send = {"name": "send", "kind": "send", "start_seconds": sent, "end_seconds": sent + hop}
+                spans.append({**row, **there, **receive, "began_seconds": min(sent, started)})
+                spans.append({**row, **there, **send, "began_seconds": sent, "rank": 8 * source, "stage": source})
+                start = started
+            end = start + (1 if action == "F" else 2)
+            actions.append({**row, "start_seconds": start, "end_seconds": end})
+            if tp:
+                reduce = {"stream": "tp", "name": "sum", "work": "collective", "kind": "all_reduce", "axis": "tp"}
+                times = {"start_seconds": end - 0.5, "began_seconds": end - 0.4, "end_seconds": end}
+                spans.append({**row, **reduce, **times, "message": -1})
+            ends[action, stage, microbatch] = free[stage] = end
+            left.pop(0)
+    frames = [pandas.DataFrame(spans, columns=PLACE + ACTION + SPAN), pandas.DataFrame(actions)]
+    for frame in frames:
+        frame[[column for column in frame if column.endswith("_seconds")]] *= scale
+    return Frames(*frames, {8 * stage: {"pp": stage, "tp": 0} for stage in orders})
+
+
+def extents(ax: Axes, gid: str) -> list[tuple[float, float]]:
+    """Left and right edge of every bar of one collection."""
+    found = [collection for collection in ax.collections if collection.get_gid() == gid]
+    return [tuple(path.get_extents().intervalx) for collection in found for path in collection.get_paths()]
+
+
+def legend(ax: Axes) -> list[str]:
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def numbers(ax: Axes) -> list[str]:
+    return [text.get_text() for text in ax.texts if text.get_text().isdigit()]
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_plot_draws_into_its_own_or_a_given_figure(name):
+    result = one_f_one_b(2, 3)
+    ax = Figure().subplots()
+    assert draw(name, result, ax) is ax
+    assert isinstance(draw(name, result).figure, Figure)
+    assert not pyplot.get_fignums(), "a figure that nobody shows must not stay in pyplot"
+
+
+def test_one_lane_per_pipeline_stage_rank_0_on_top():
+    ax = draw("gantt", one_f_one_b(4, 8))
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels == ["rank 0", "pp 1 · rank 8", "pp 2 · rank 16", "pp 3 · rank 24"]
+    assert ax.yaxis.get_inverted()
+    assert all(above < below for above, below in pairwise(ax.get_yticks()))
+
+
+def test_the_smallest_rank_stands_for_its_stage():
+    result = one_f_one_b(2, 2)
+    result.coordinates |= {1: {"pp": 0, "tp": 1}, 9: {"pp": 1, "tp": 1}}
+    assert [label.get_text() for label in draw("gantt", result).get_yticklabels()] == ["rank 0", "pp 1 · rank 8"]
+    assert len(draw("gantt", result, ranks="tp").get_yticks()) == 2
+
+
+def test_bars_and_waits_are_the_frames_rows():
+    result = one_f_one_b(4, 8, tp=True)
+    ax = draw("gantt", result)
+    for rank in result.coordinates:
+        actions = result.actions[result.actions["rank"] == rank]
+        waits = result.spans[(result.spans["rank"] == rank) & (result.spans["kind"] == "recv")]
+        waits = waits[waits["end_seconds"] > waits["start_seconds"]]
+        for rows, gid in ((actions, "actions"), (waits, "waits")):
+            expected = rows.sort_values("start_seconds")[["start_seconds", "end_seconds"]]
+            numpy.testing.assert_allclose(extents(ax, f"rank {rank} {gid}"), expected, atol=1e-12)
+    reduced = extents(ax, "rank 8 tp")
+    assert len(reduced) == 2 * 8
+    assert reduced[0] == pytest.approx((1.7, 2.1)), "a transfer is drawn from when it ran, not from its launch"
+
+
+def test_a_transfer_is_beneath_both_its_ranks():
+    ax = draw("gantt", one_f_one_b(2, 1, hop=0.25))
+    assert extents(ax, "rank 0 pp") == extents(ax, "rank 8 pp") == [(1, 1.25), (4.25, 4.5)]
+
+
+def test_bars_and_waits_fill_the_step_but_for_the_bubble():
+    """1F1B on free links: each rank idles (p−1)(F+B) of (m+p−1)(F+B), in waits or at its end."""
+    stages, microbatches = 4, 8
+    result = one_f_one_b(stages, microbatches, hop=0.0)
+    ax = draw("gantt", result)
+    assert result.step_time == (microbatches + stages - 1) * 3
+    for rank in result.coordinates:
+        bars = extents(ax, f"rank {rank} actions")
+        assert result.step_time - sum(right - left for left, right in bars) == (stages - 1) * 3
+
+
+def test_the_legend_has_what_is_seen_and_nothing_else():
+    assert legend(draw("gantt", one_f_one_b(1, 2))) == ["F forward", "B backward"]
+    full = legend(draw("gantt", one_f_one_b(2, 2, tp=True)))
+    assert full == ["F forward", "B backward", "tp communication", "pp transfers", "waits for data", "idle"]
+    opening = one_f_one_b(2, 2, tp=True)
+    assert legend(draw("gantt", opening, ranks=[0], window=(0.0, 0.4))) == ["F forward"]
+
+
+def test_every_microbatch_number_shows_where_it_fits_and_none_where_it_does_not():
+    result = one_f_one_b(4, 8)
+    assert sorted(numbers(draw("gantt", result))) == sorted(str(number) for number in range(8) for _ in range(4 * 2))
+    for narrow_or_flat in ((2, 4), (14, 0.5)):
+        assert numbers(draw("gantt", result, Figure(figsize=narrow_or_flat).subplots())) == []
+
+
+def test_numbers_lie_inside_their_bars():
+    ax = draw("gantt", one_f_one_b(4, 24))
+    ax.figure.draw_without_rendering()
+    inside = ax.transData.inverted()
+    bars = [bar for rank in (0, 8, 16, 24) for bar in extents(ax, f"rank {rank} actions")]
+    for text in (text for text in ax.texts if text.get_text().isdigit()):
+        left, right = inside.transform(text.get_window_extent()).T[0]
+        assert any(start <= left and right <= end for start, end in bars)
+
+
+@pytest.mark.parametrize(
+    ("scale", "label", "ticks"),
+    [(1.0, "time (s)", "10"), (1e-3, "time (ms)", "10"), (2e-6, "time (µs)", "20")],
+)
+def test_time_is_in_a_sensible_unit(scale, label, ticks):
+    ax = draw("gantt", one_f_one_b(2, 4, scale=scale))
+    ax.figure.draw_without_rendering()
+    assert ax.get_xlabel() == label
+    assert ticks in [tick.get_text() for tick in ax.get_xticklabels()]
+
+
+@given(some.floats(1e-6, 999))
+def test_the_unit_leaves_one_to_three_digits(span):
+    scale, _ = time_unit(span)
+    assert 1 - 1e-12 <= span * scale < 1000
+
+
+def test_a_window_zooms_and_labels_keep_their_digits():
+    ax = draw("gantt", one_f_one_b(4, 8), window=(20.0, 20.001))
+    ax.figure.draw_without_rendering()
+    assert ax.get_xlim() == (20.0, 20.001)
+    assert "20000.2" in [tick.get_text() for tick in ax.get_xticklabels()]
+
+
+def test_virtual_stages_go_from_dark_to_pale():
+    result = one_f_one_b(1, 2)
+    second = result.actions.assign(stage=1)
+    second[["start_seconds", "end_seconds"]] += result.step_time
+    result.actions = pandas.concat([result.actions, second])
+    ax = draw("gantt", result)
+    bars = next(each for each in ax.collections if each.get_gid() == "rank 0 actions")
+    dark, pale = bars.get_facecolor()[0], bars.get_facecolor()[4]
+    assert (pale[:3] > dark[:3]).all()
+    assert "the 2 stages of a rank" in ax.texts[-1].get_text()
+
+
+def test_the_optimizer_is_no_stage_and_has_no_number():
+    result = one_f_one_b(1, 2)
+    last = result.actions.tail(1).assign(action="optimizer", stage=-1, microbatch=-1, start_seconds=6, end_seconds=9)
+    result.actions = pandas.concat([result.actions, last])
+    ax = draw("gantt", result)
+    assert legend(ax) == ["F forward", "B backward", "optimizer"]
+    assert sorted(numbers(ax)) == ["0", "0", "1", "1"]
+    assert "stages of a rank" not in ax.texts[-1].get_text()
+
+
+def test_a_schedule_without_communication_draws():
+    result = one_f_one_b(3, 3, hop=0.0)
+    result.spans = result.spans.iloc[:0]
+    assert legend(draw("gantt", result)) == ["F forward", "B backward", "idle"]
+
+
+def test_sixteen_ranks_with_256_actions_stay_a_few_collections():
+    result = one_f_one_b(16, 128, tp=True)
+    ax = draw("gantt", result)
+    assert len(result.actions) == 16 * 256
+    assert len(ax.get_children()) < 200
+    assert ax.figure.get_figheight() > draw("gantt", one_f_one_b(4, 8)).figure.get_figheight()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ranks": [0, 3]}, r"rank 3 is not in the result's frames.*nearest are \[0, 8, 16, 24\]"),
+        ({"ranks": []}, r"ranks=\[\] leaves nothing to draw"),
+        ({"ranks": "ep"}, "ranks='ep' is no axis of the mesh; it has pp, tp"),
+        ({"window": (5, 2)}, r"window=\(5, 2\) shows nothing: .*within 0 to"),
+        ({"window": (100, 200)}, r"window=\(100, 200\) shows nothing"),
+        ({"window": (0, float("nan"))}, r"window=\(0, nan\) shows nothing"),
+        ({"rank": [0]}, "unknown option of gantt 'rank'; did you mean ranks"),
+    ],
+)
+def test_bad_options_say_what_is_legal(options, message):
+    with pytest.raises(ValueError, match=message):
+        draw("gantt", one_f_one_b(4, 8), **options)

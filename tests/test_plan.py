@@ -1,0 +1,103 @@
+"""Plans: text, mesh, layer splits, and refusals with the numbers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workloads import strategies
+from workloads.plan import ParallelPlan
+from workloads.stages import layers_per_stage, layout_text
+
+TEXTS = [
+    "",
+    "tp=8",
+    "pp=16,schedule=interleaved,virtual=8 dp=128,zero=1 tp=8",
+    "pp=4,schedule=1f1b,layers=7-8x2-7 dp=2,bucket=1e6,overlap=off fsdp=4,reshard=off,prefetch=2 tp=2,sp=off",
+    "fsdp=8 dp=4",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_round_trips(text):
+    plan = ParallelPlan.parse(text)
+    assert ParallelPlan.parse(str(plan)) == plan
+    assert hash(ParallelPlan.parse(str(plan))) == hash(plan)
+
+
+def test_defaults_are_not_written():
+    assert str(ParallelPlan.parse("pp=2,schedule=one_f_one_b  dp=2,zero=0,overlap=on tp=4,sp=on")) == "pp=2 dp=2 tp=4"
+
+
+def test_the_mesh_has_every_axis_in_order():
+    plan = ParallelPlan.parse("pp=2 dp=1 tp=4")
+    assert list(plan.mesh.axes.items()) == [("pp", 2), ("dp", 1), ("tp", 4)]
+    assert plan.world_size == 2 * 1 * 4
+    assert (plan.degree("tp"), plan.degree("fsdp")) == (4, 1)
+
+
+@pytest.mark.parametrize("axis", strategies.names())
+def test_every_strategy_is_the_identity_at_degree_one(axis):
+    strategy = strategies.build(axis, 1)
+    assert all(strategy.share(state) == 1 for state in ("parameters", "gradients", "optimizer", "boundary"))
+    assert not strategy.marks()
+    assert strategy.gathered([1.0]) == 0
+
+
+@pytest.mark.parametrize("axis", strategies.names())
+@pytest.mark.parametrize("degree", [0, -1, 2**21])
+def test_every_strategy_refuses_absurd_degrees(axis, degree):
+    with pytest.raises(ValueError, match=f"{axis}={degree}: a degree is a whole number from 1"):
+        ParallelPlan.parse(f"{axis}={degree}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tpp=8", "unknown axis 'tpp'; did you mean tp"),
+        ("tp", "'tp' is not axis=degree"),
+        ("tp=eight", "'tp=eight' is not axis=degree"),
+        ("tp=2 dp=2 tp=4", "tp is given 2 times"),
+        ("dp=8,zer=1", "unknown option of dp 'zer'; did you mean zero"),
+        ("dp=8,zero=3", "zero=3: dp has zero=0 or zero=1; for sharded parameters use fsdp=8"),
+        ("dp=8,bucket=0", "bucket=0"),
+        ("tp=8,sp=3", "sp=3 is neither on nor off"),
+        ("fsdp=8,prefetch=-1", "prefetch=-1"),
+        (
+            "pp=4,virtal=2,schedule=interleaved",
+            "unknown option of pp,schedule=interleaved 'virtal'; did you mean virtual",
+        ),
+        ("pp=4,schedule=interleavd", "unknown schedule 'interleavd'; did you mean interleaved"),
+    ],
+)
+def test_bad_text_is_refused_in_one_line(text, message):
+    with pytest.raises(ValueError, match=message) as failure:
+        ParallelPlan.parse(text)
+    assert "\n" not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("layers", "stages", "text"),
+    [(126, 16, "7-8x14-7"), (126, 128, "0-1x126-0"), (32, 4, "8x4"), (31, 4, "8x3-7"), (6, 4, "1-2x2-1"), (5, 1, "5")],
+)
+def test_default_splits(layers, stages, text):
+    assert layout_text(layers_per_stage(layers, stages)) == text
+    assert layers_per_stage(layers, stages, text) == layers_per_stage(layers, stages)
+
+
+@given(st.integers(1, 200), st.integers(1, 200))
+def test_a_default_split_keeps_every_layer_and_no_middle_stage_empty(layers, stages):
+    if layers < stages - 2:
+        with pytest.raises(ValueError, match=f"at most {layers + 2} stages"):
+            layers_per_stage(layers, stages)
+        return
+    counts = layers_per_stage(layers, stages)
+    assert sum(counts) == layers
+    assert len(counts) == stages
+    assert min(counts[1:-1], default=1) >= 1
+    assert max(counts) == -(-layers // stages)
+
+
+@pytest.mark.parametrize("layout", ["8-8", "4x3", "1x-3", "a", "8-x2"])
+def test_a_layout_that_does_not_fit_is_refused(layout):
+    with pytest.raises(ValueError, match=layout):
+        layers_per_stage(16, 4, layout)

@@ -1,0 +1,87 @@
+"""Training steps: what is refused, with the numbers and the nearest legal values."""
+
+import pickle
+
+import pytest
+
+import workloads
+from workloads import TrainingStep, models
+
+
+def step(plan="dp=8", model="llama3_8b", batch=16, **options):
+    return TrainingStep(model, plan, batch, options.pop("sequence", 8192), **options)
+
+
+def test_text_and_values_make_the_same_step():
+    plan = workloads.ParallelPlan.parse("dp=8")
+    assert step() == step(plan, models.build("llama3_8b"))
+    assert hash(step()) == hash(step(plan))
+
+
+def test_program_is_lowered_once():
+    one = step()
+    assert one.program() is one.program()
+    assert one.replace(batch=32).program() is not one.program()
+
+
+def test_replace_checks_again():
+    assert step().replace(plan="dp=4").microbatches == 4
+    with pytest.raises(ValueError, match="unknown field of a step 'batchsize'; did you mean batch"):
+        step().replace(batchsize=3)
+
+
+def test_a_step_pickles():
+    assert pickle.loads(pickle.dumps(step())) == step()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"batch": 100, "microbatch": 2},
+            "batch=100 is not divisible by dp 8 × microbatch 2 = 16; nearest: 96 or 112",
+        ),
+        ({"batch": 3}, "batch=3 is not divisible by dp 8 × microbatch 1 = 8; nearest: 8"),
+        ({"plan": "dp=2 fsdp=4", "batch": 12}, "dp 2 × fsdp 4 × microbatch 1 = 8; nearest: 8 or 16"),
+        ({"plan": "tp=3"}, "heads=32 are not divisible by tp=3; nearest tp: 2 or 4"),
+        ({"plan": "tp=64"}, "heads=32 are not divisible by tp=64; nearest tp: 32"),
+        ({"plan": "tp=8", "model": "llama3_8b,heads=24,kv_heads=12"}, "kv_heads=12 and tp=8 do not divide each other"),
+        ({"plan": "tp=8", "model": "llama3_8b,ffn=14340"}, "ffn=14340 is not divisible by tp=8; nearest tp: 6 or 10"),
+        ({"plan": "tp=8", "sequence": 100}, "100 tokens are not divisible by tp=8, as sp needs; nearest: 96 or 104"),
+        ({"plan": "pp=64", "batch": 64}, "layers=32 are too few for 64 stages.*at most 34 stages"),
+        ({"plan": "pp=4,layers=8x3"}, "gives 24 layers to 3 stages; the model has 32 layers and the schedule 4"),
+        ({"plan": "pp=4,schedule=interleaved,virtual=2", "batch": 6}, "nearest: microbatches=4 or 8"),
+        ({"batch": 0}, "batch=0 is not a whole number from 1"),
+        ({"sequence": 2.5}, "sequence=2.5 is not a whole number"),
+        ({"microbatch": 10**12}, "microbatch=1000000000000 is not a whole number from 1 to 1000000000"),
+        ({"precision": "bf61"}, "unknown precision 'bf61'; did you mean bf16"),
+        ({"recompute": "ful"}, "unknown recompute 'ful'; did you mean full"),
+        ({"optimizer": "sgd"}, "unknown optimizer 'sgd'; Known: adam, none"),
+        ({"convention": "casual"}, "unknown convention 'casual'; did you mean causal"),
+        ({"model": "llama3_9b"}, "unknown model 'llama3_9b'"),
+    ],
+)
+def test_bad_input_fails_at_construction_in_one_line(options, message):
+    with pytest.raises(ValueError, match=message) as failure:
+        step(**options)
+    assert "\n" not in str(failure.value)
+
+
+def test_key_value_heads_may_be_replicated():
+    assert step("tp=16").program().mesh.size == 16
+
+
+def test_options_that_change_nothing_are_named():
+    warnings = step("pp=1,schedule=interleaved,virtual=4 dp=1,zero=1").warnings
+    assert "dp=1: zero=1 changes nothing" in warnings
+    assert "pp=1: virtual=4 changes nothing" in warnings
+
+
+def test_an_uneven_split_is_named():
+    uneven = step("pp=16,schedule=interleaved,virtual=8 tp=8", "llama3_405b", batch=16)
+    assert any("0-1x126-0" in warning for warning in uneven.warnings)
+
+
+def test_tokens_do_not_depend_on_the_plan():
+    plans = ["", "dp=8", "pp=4 tp=2", "fsdp=8"]
+    assert {step(plan).program().tokens for plan in plans} == {16 * 8192}

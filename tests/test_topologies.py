@@ -1,0 +1,255 @@
+"""Cluster families, graphs of the user's own, degradations: what a topology says about itself."""
+
+import math
+import pickle
+import subprocess
+import sys
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import topologies
+from topologies import Link, accelerators
+
+
+@pytest.fixture(params=topologies.names())
+def family(request):
+    return topologies.build(request.param)
+
+
+@pytest.fixture
+def servers():
+    return topologies.build("dgx_h100", nodes=2)
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = "import sys, topologies; topologies.names(); sys.exit(bool({'numpy', 'networkx'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_name_is_the_text_that_builds_it(family):
+    again = topologies.build(family.name)
+    assert again.name == family.name
+    assert again.devices == family.devices
+    assert np.array_equal(again.links.bandwidth, family.links.bandwidth)
+
+
+def test_links_are_the_graph_edges_both_ways(family):
+    edges = {(u, v): link for u, v, link in family.graph.edges(data="link")}
+    edges |= {(v, u): link for (u, v), link in edges.items()}
+    assert {end: family.links[index] for index, end in enumerate(family.links.ends)} == edges
+    assert len(family.links) == 2 * family.graph.number_of_edges()
+
+
+def test_every_family_pickles_without_its_cache(family):
+    family.cache["something"] = object
+    again = pickle.loads(pickle.dumps(family))
+    assert again.cache == {}
+    assert again.routes([0], [family.size - 1])[1].tolist() == family.routes([0], [family.size - 1])[1].tolist()
+
+
+def test_compiled_arrays_cannot_be_written(family):
+    for array in (family.links.bandwidth, family.links.latency, family.links.codes, family.speeds, family.hosts):
+        assert not array.flags.writeable
+
+
+@pytest.mark.parametrize(("name", "nvlink", "card"), [("dgx_h100", 450e9, 400e9 / 8), ("dgx_a100", 300e9, 200e9 / 8)])
+def test_dgx_servers_have_eight_gpus_and_a_card_each(name, nvlink, card):
+    cluster = topologies.build(f"{name},nodes=3")
+    assert np.bincount(cluster.hosts).tolist() == [8, 8, 8]
+    assert cluster.route(8, 15) == [Link("nvlink", nvlink, 0.3e-6)] * 2
+    assert [link.bandwidth for link in cluster.route(0, 8)] == [card, card]
+
+
+def test_llama3_cluster_has_eight_pods_of_192_racks():
+    cluster = topologies.build("llama3_cluster")
+    kinds = nx.get_node_attributes(cluster.graph, "device")
+    assert cluster.size == len(kinds) == 8 * 192 * 2 * 8 == 24_576
+    assert sum(str(node).startswith("rack") for node in cluster.graph) == 8 * 192
+    assert cluster.graph.edges["rack5", "pod0"]["link"].bandwidth == 16 * 50e9
+    assert cluster.graph.edges["pod7", "spine0"]["link"].bandwidth == 3072 * 50e9 / 7
+
+
+def test_partly_used_pod_keeps_its_uplinks_in_proportion():
+    cluster = topologies.build("llama3_cluster,gpus=16384")
+    assert 16_384 == 5 * 3072 + 1024
+    assert cluster.graph.edges["pod4", "spine0"]["link"].bandwidth == 3072 * 50e9 / 7
+    assert cluster.graph.edges["pod5", "spine0"]["link"].bandwidth == 1024 * 50e9 / 7
+    assert topologies.build("llama3_cluster,gpus=24").graph.edges["rack1", "pod0"]["link"].bandwidth == 8 * 50e9
+
+
+def test_flat_takes_free_links_and_ideal_devices():
+    cluster = topologies.build("flat", ranks=4, bandwidth=math.inf, latency=0.5, accelerator="ideal")
+    assert cluster.route(1, 2) == [Link("port", math.inf, 0.5)] * 2
+    assert cluster.hosts.tolist() == [0, 1, 2, 3]
+    assert cluster.accelerators == (accelerators.build("ideal"),) * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dgx_h100,nodes=0", "nodes=0 is not a whole number from 1 to 131072; nearest: 1"),
+        ("dgx_a100,nodes=-1", "nodes=-1 is not a whole number"),
+        ("dgx_h100,nodes=2.5", "nodes=2.5 .* nearest: 2, 3"),
+        ("dgx_h100,nodes=many", "nodes=many is not a whole number"),
+        ("dgx_h100,nodes=on", "nodes=True is not a whole number"),
+        ("dgx_h100,node=2", "unknown option of dgx_h100 'node'; did you mean nodes"),
+        ("llama3_cluster,gpus=12", "gpus=12 is not a multiple of 8 from 8 to 1048576; nearest: 8, 16"),
+        ("llama3_cluster,gpus=1e12", "nearest: 1048576"),
+        ("lama3_cluster", "unknown topology 'lama3_cluster'; did you mean llama3_cluster"),
+        ("flat,ranks=0", "ranks=0 is not a whole number from 1"),
+        ("flat,bandwidth=0", "bandwidth=0: bytes/s must be above 0"),
+        ("flat,bandwidth=fast", "bandwidth=fast: bytes/s must be above 0"),
+        ("flat,bandwidth=nan", "bandwidth=nan"),
+        ("flat,latency=inf", "latency=inf: seconds must be finite"),
+        ("flat,accelerator=h10", "did you mean h100"),
+    ],
+)
+def test_absurd_sizes_fail_in_one_line(text, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        topologies.build(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_option_is_given_once():
+    with pytest.raises(ValueError, match="give it once"):
+        topologies.build("dgx_h100,nodes=2", nodes=3)
+
+
+def test_a_slow_device_shows_in_speeds_and_name(servers):
+    slow = servers.degrade(rank=13, compute=0.8)
+    assert slow.speeds.tolist() == [1.0] * 13 + [0.8] + [1.0] * 2
+    assert slow.name == "dgx_h100,nodes=2 [rank 13 compute 0.8]"
+    assert slow.graph is servers.graph
+    assert set(servers.speeds) == {1.0}
+
+
+def test_a_weak_link_is_weak_in_one_direction(servers):
+    weak = servers.degrade(link=("gpu13", "nvswitch1"), bandwidth=0.5)
+    assert [link.bandwidth for link in weak.route(13, 12)] == [225e9, 450e9]
+    assert [link.bandwidth for link in weak.route(12, 13)] == [450e9, 450e9]
+    assert (weak.links.bandwidth != servers.links.bandwidth).sum() == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.floats(0.01, 1)), max_size=6))
+def test_degradations_multiply(faults):
+    cluster = topologies.build("flat", ranks=4)
+    for rank, factor in faults:
+        cluster = cluster.degrade(rank=rank, compute=factor, link=(f"gpu{rank}", "switch0"), bandwidth=factor)
+    for rank in range(4):
+        left = math.prod(factor for place, factor in faults if place == rank)
+        assert cluster.speeds[rank] == left
+        assert cluster.route(rank, (rank + 1) % 4)[0].bandwidth == 50e9 * left
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ({}, "degrade takes rank= with compute="),
+        ({"rank": 3}, "degrade takes rank= with compute="),
+        ({"rank": 3, "bandwidth": 0.5}, "degrade takes rank= with compute="),
+        ({"rank": 16, "compute": 0.5}, "rank 16 is not on dgx_h100,nodes=2: its ranks are 0 to 15"),
+        ({"rank": 1, "compute": 0}, "compute=0: a degradation is a factor above 0"),
+        ({"rank": 1, "compute": 1.5}, "compute=1.5: a degradation is a factor above 0 and at most 1"),
+        ({"link": ("gpu0", "nvswitch0"), "bandwidth": math.nan}, "bandwidth=nan"),
+        ({"link": ("gpu0", "nvswitch1"), "bandwidth": 0.5}, "links of gpu0 lead to nvswitch0, infiniband0"),
+    ],
+)
+def test_impossible_degradations_fail_in_one_line(servers, fault, message):
+    with pytest.raises(ValueError, match=message):
+        servers.degrade(**fault)
+
+
+def test_replace_changes_a_field_and_forgets_the_cache(servers):
+    upgraded = servers.replace(accelerators=(accelerators.build("a100_80gb"),) * 16)
+    assert upgraded.accelerators[0].name == "A100-SXM4-80GB"
+    assert upgraded.hierarchy is servers.hierarchy
+    with pytest.raises(ValueError, match="15 accelerators for 16 devices"):
+        servers.replace(accelerators=servers.accelerators[1:])
+    with pytest.raises(ValueError, match="unknown field of a topology 'node'"):
+        servers.replace(node=3)
+
+
+def test_replaced_devices_are_routed_anew(servers):
+    turned = servers.replace(devices=servers.devices[::-1])
+    assert turned.hierarchy is None
+    ends = servers.links.ends
+    assert [turned.links.ends[index] for index in turned.routes([0], [15])[1]] == [
+        ends[index] for index in servers.routes([15], [0])[1]
+    ]
+
+
+def pair(**edge):
+    graph = nx.Graph()
+    graph.add_nodes_from("ab", device=True)
+    graph.add_edge("a", "b", **edge)
+    return graph
+
+
+def test_nodes_of_a_graph_say_their_accelerator_and_host():
+    graph = nx.star_graph(4)
+    nx.set_edge_attributes(graph, Link("ethernet", 10e9, 1e-6), "link")
+    for node in (3, 1, 4, 2):
+        graph.nodes[node]["device"] = True
+    graph.nodes[1]["host"] = graph.nodes[4]["host"] = "left"
+    graph.nodes[2]["accelerator"] = "a100_80gb"
+    cluster = topologies.from_graph(graph, name="star", accelerator="h100")
+    assert cluster.devices == (1, 2, 3, 4)
+    assert cluster.hosts.tolist() == [0, 1, 2, 0]
+    assert [chip.name for chip in cluster.accelerators] == ["H100-SXM5", "A100-SXM4-80GB", "H100-SXM5", "H100-SXM5"]
+    assert cluster.route(0, 1) == [Link("ethernet", 10e9, 1e-6)] * 2
+
+
+def test_a_graph_is_copied():
+    graph = pair(bandwidth=1e9, latency=1e-6)
+    cluster = topologies.from_graph(graph)
+    graph.remove_edge("a", "b")
+    assert cluster.route(0, 1) == [Link("link", 1e9, 1e-6)]
+
+
+def test_a_directed_edge_is_one_link():
+    ring = nx.cycle_graph(5, create_using=nx.DiGraph)
+    nx.set_node_attributes(ring, True, "device")
+    nx.set_edge_attributes(ring, 1e9, "bandwidth")
+    cluster = topologies.from_graph(ring)
+    assert len(cluster.links) == 5
+    assert [len(cluster.route(0, rank)) for rank in range(5)] == [0, 1, 2, 3, 4]
+    assert [len(cluster.route(rank, 0)) for rank in range(5)] == [0, 4, 3, 2, 1]
+
+
+def test_a_family_survives_its_own_graph(servers):
+    again = topologies.from_graph(servers.graph)
+    assert again.devices == servers.devices
+    assert again.hosts.tolist() == servers.hosts.tolist()
+
+
+def disconnected():
+    graph = pair(bandwidth=1e9)
+    graph.add_node("c", device=True)
+    return graph
+
+
+def one_way():
+    graph = nx.DiGraph()
+    graph.add_nodes_from("ab", device=True)
+    graph.add_edge("a", "b", bandwidth=1e9)
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (nx.path_graph(3), "none of the 3 nodes of graph is marked device=True"),
+        (pair(), "the edge a to b has no bandwidth"),
+        (pair(bandwidth=-1.0), "the edge a to b: link of kind 'link' with bandwidth=-1.0"),
+        (disconnected(), "no path leads from device a to device c"),
+        (one_way(), "no path leads from device b to device a"),
+        (nx.MultiGraph(pair(bandwidth=1e9)), "graph is a multigraph"),
+    ],
+)
+def test_unusable_graphs_fail_in_one_line(graph, message):
+    with pytest.raises(ValueError, match=message):
+        topologies.from_graph(graph)

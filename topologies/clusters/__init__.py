@@ -1,0 +1,33 @@
+"""Families of clusters: one file is one family; `topologies.build` and `topologies.names` are these."""
+
+from typing import TYPE_CHECKING, Any
+
+from topologies.plugins import Folder, parse
+
+if TYPE_CHECKING:
+    from topologies.topology import Topology
+
+FOLDER = Folder("topologies.clusters", "topology")
+
+
+def names() -> list[str]:
+    """Every cluster family there is.
+
+    >>> "flat" in names()
+    True
+    """
+    return FOLDER.names()
+
+
+def build(text: str, **sizes: Any) -> "Topology":
+    """The cluster that a text names, with options in the text, as keywords, or both.
+
+    >>> build("dgx_h100,nodes=4").size, build("dgx_h100", nodes=4).name
+    (32, 'dgx_h100,nodes=4')
+    """
+    name, options = parse(text)
+    twice = sorted(options.keys() & sizes.keys())
+    if twice:
+        raise ValueError(f"{twice[0]} is given in {text!r} and as {twice[0]}={sizes[twice[0]]}; give it once")
+    topology: Topology = FOLDER.build(name, **options, **sizes)
+    return topology

@@ -1,0 +1,31 @@
+"""All ranks on one ideal switch: for arithmetic, and for seeing what a network costs by taking it away."""
+
+from topologies.accelerator import Accelerator
+from topologies.hierarchy import MAXIMUM_DEVICES, Tier, check_size, cluster
+from topologies.link import CARD_LATENCY, INFINIBAND_SWITCH_LATENCY, PCIE_LATENCY
+from topologies.topology import Topology
+
+PORT_LATENCY = PCIE_LATENCY + CARD_LATENCY + INFINIBAND_SWITCH_LATENCY / 2
+
+
+def build(
+    ranks: int = 8,
+    bandwidth: float = 50e9,
+    latency: float = PORT_LATENCY,
+    accelerator: str | Accelerator = "h100",
+) -> Topology:
+    """Every rank its own host, with one port of so many bytes/s each way and so many seconds to the switch.
+
+    A route crosses two ports, so its latency is twice `latency`: a hop of c seconds is `latency=c / 2`.
+    `bandwidth=inf` and `latency=0` are legal: links that cost nothing.
+
+    >>> sum(link.latency for link in build(ranks=4, bandwidth=float("inf"), latency=0.5).route(0, 3))
+    1.0
+    """
+    ranks = check_size("ranks", ranks, MAXIMUM_DEVICES)
+    name = f"flat,ranks={ranks},bandwidth={bandwidth},latency={latency},accelerator={_label(accelerator)}"
+    return cluster(name, ranks, accelerator, [Tier("switch", ranks, "port", bandwidth, latency)])
+
+
+def _label(accelerator: str | Accelerator) -> str:
+    return accelerator.name if isinstance(accelerator, Accelerator) else str(accelerator)

@@ -1,0 +1,92 @@
+"""Blocks of actions: each distinct one is built once, however many stages and microbatches replay it."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from workloads.lowering.draft import RECV, Draft, waiting
+from workloads.lowering.messages import Message
+from workloads.modules import Microbatch
+from workloads.ops import P2P, Op
+from workloads.program import Block
+from workloads.stages import Shape, Stage
+from workloads.strategy import Strategy
+
+SEND = "send"
+
+
+class Body(NamedTuple):
+    """The ops of an action without its messages.
+
+    `user` is the position of the first op that reads parameters (-1: none), `producer` the op of another stream
+    whose output is sent on, if there is one.
+    """
+
+    ops: tuple[Op, ...]
+    user: int
+    producer: tuple[str, ...]
+
+
+class Ends(NamedTuple):
+    """What surrounds a body: a message before, one after, and the opening ops it waits for."""
+
+    incoming: Message | None = None
+    outgoing: Message | None = None
+    opened: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Bodies:
+    """Builds blocks and keeps them: equal ops are one object."""
+
+    microbatch: Microbatch
+    strategies: tuple[Strategy, ...]
+    recompute: bool
+    message_bytes: float
+    bodies: dict[tuple[Shape, str, str, bool], Body] = field(default_factory=dict)
+    interned: dict[tuple[Op, ...], Body] = field(default_factory=dict)
+    blocks: dict[tuple[int, Ends], Block] = field(default_factory=dict)
+
+    def block(self, stage: Stage, kind: str, variant: str, ends: Ends) -> Block:
+        """The block of an action on a stage."""
+        key = (stage.shape, kind, variant, ends.incoming is not None)
+        if key not in self.bodies:
+            body = self._body(stage, Draft(kind, variant, self.microbatch, ends.incoming is not None))
+            self.bodies[key] = self.interned.setdefault(body.ops, body)
+        body = self.bodies[key]
+        place = (id(body), ends)
+        if place not in self.blocks:
+            self.blocks[place] = Block(tuple(self._complete(body, ends)))
+        return self.blocks[place]
+
+    def _body(self, stage: Stage, draft: Draft) -> Body:
+        """Assemble a stage's layers, then let every strategy weave."""
+        draft.assemble(stage.layers, recompute=self.recompute)
+        producer = (draft.flow,) if draft.streams.get(draft.flow, "compute") != "compute" else ()
+        for strategy in self.strategies:
+            strategy.weave(draft)
+        ops = tuple(draft.ops())
+        user = next((unit.user for unit in draft.units if unit.user), "")
+        return Body(ops, next((index for index, op in enumerate(ops) if op.name == user), -1), producer)
+
+    def _complete(self, body: Body, ends: Ends) -> list[Op]:
+        """Put the messages around a body, and let it wait for the step's opening ops."""
+        ops = list(body.ops)
+        if ends.opened and body.user >= 0:
+            ops[body.user] = waiting(ops[body.user], ends.opened)
+        if ends.incoming:
+            ops.insert(0, self._message(RECV, ends.incoming, ()))
+        if ends.outgoing:
+            ops.append(self._message(SEND, ends.outgoing, body.producer))
+        return ops
+
+    def _message(self, kind: str, message: Message, after: tuple[str, ...]) -> P2P:
+        """One end of a message along the pipeline."""
+        return P2P(
+            name=kind,
+            kind=kind,
+            after=after,
+            axis="pp",
+            offset=message.offset,
+            bytes=self.message_bytes,
+            tag=message.tag,
+        )

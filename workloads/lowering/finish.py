@@ -1,0 +1,83 @@
+"""The end of a rank's step: reductions that could not overlap, gradient norm, optimizer."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from workloads.ops import Collective, Compute, Op
+
+if TYPE_CHECKING:
+    from workloads.step import TrainingStep
+
+OPTIMIZER_BYTES = (14, 16)
+"""Bytes a fused Adam reads and writes per parameter, 30 in all: gradient, FP32 master weight and two moments read;
+these three, the parameter and the cleared gradient written."""
+SCALAR_BYTES = 8
+
+
+def closing_ops(step: "TrainingStep", stages: Sequence[float], after: str, *, tied: bool) -> tuple[Op, ...]:
+    """What a rank does after its last backward, whose last kernel is `after`.
+
+    `stages` are the gradients it keeps of each of its stages; `tied` says that it holds a copy of a tied embedding.
+    """
+    ready: tuple[str, ...] = (after,) if after else ()
+    ops: list[Op] = []
+    for strategy in step.plan.inside_out:
+        ops += strategy.close(stages, ready, step.rank_microbatch)
+        ready += strategy.marks() if sum(stages) else ()
+    if step.optimizer == "none":
+        return tuple(ops)
+    if tied:
+        ops.append(_tied(step, ready))
+        ready += ("tied_embeddings",)
+    parameters = sum(stages) * step.plan.share("optimizer") / step.plan.share("gradients")
+    return (*ops, *_optimizer(step, parameters, tuple(name for name in ready if name != after)))
+
+
+def _tied(step: "TrainingStep", after: tuple[str, ...]) -> Op:
+    """The first and the last stage add up the gradients of their copies of the embedding."""
+    shared = step.stages[-1].layers[-1].logits * step.model.hidden * step.plan.share("gradients")
+    size = shared * step.rank_microbatch.element
+    return Collective(
+        name="tied_embeddings",
+        stream="pp",
+        after=after,
+        kind="all_reduce",
+        axes=("pp",),
+        bytes=size,
+        dtype=step.rank_microbatch.dtype,
+        positions=(0, -1),
+    )
+
+
+def _optimizer(step: "TrainingStep", parameters: float, ready: tuple[str, ...]) -> Iterator[Op]:
+    """Gradient norm over the rank's share, one scalar all-reduce per axis (as torchtitan does), the update."""
+    precision, element = step.rank_microbatch.dtype, step.rank_microbatch.element
+    previous = "gradient_norm"
+    yield Compute(
+        name=previous,
+        kind="elementwise",
+        after=ready,
+        read_bytes=parameters * element,
+        write_bytes=0.0,
+        dtype=precision,
+    )
+    for strategy in reversed(step.plan.strategies):
+        if strategy.degree > 1:
+            yield _scalar(strategy.axis, previous)
+            previous = f"gradient_norm.{strategy.axis}"
+    read, write = (parameters * per_parameter for per_parameter in OPTIMIZER_BYTES)
+    after = (previous,) if previous != "gradient_norm" else ()
+    yield Compute(name="optimizer", kind="optimizer", after=after, read_bytes=read, write_bytes=write, dtype="fp32")
+
+
+def _scalar(axis: str, after: str) -> Op:
+    """An all-reduce of the squared norm over one axis, on a communicator of its own as in the frameworks."""
+    return Collective(
+        name=f"gradient_norm.{axis}",
+        stream="norm",
+        after=(after,),
+        kind="all_reduce",
+        axes=(axis,),
+        bytes=SCALAR_BYTES,
+        dtype="fp32",
+    )

@@ -1,0 +1,141 @@
+"""The lowering itself: blocks and orders of a whole step."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from workloads.layers import forward
+from workloads.lowering.bodies import Bodies, Ends
+from workloads.lowering.finish import closing_ops
+from workloads.lowering.messages import Hops
+from workloads.memory import memory_rows, recompute_savings
+from workloads.ops import Compute, Op
+from workloads.program import Block, BlockKey, Program, Replay
+
+if TYPE_CHECKING:
+    from workloads.step import TrainingStep
+
+
+def lower(step: "TrainingStep") -> Program:
+    """The program of a step.
+
+    >>> from workloads import TrainingStep
+    >>> step = TrainingStep("llama3_8b", plan="pp=4 dp=2,zero=1 tp=8", batch=16, sequence=8192)
+    >>> program = lower(step)
+    >>> [op.name for op in program.blocks[program.orders[0,][0].block].ops]
+    ['parameters.0']
+    """
+    return _Lowering(step).program()
+
+
+class _Lowering:
+    """One step on its way to a program."""
+
+    def __init__(self, step: "TrainingStep") -> None:
+        self.step = step
+        self.hops = Hops(step.schedule)
+        self.opened = {stage: self._open(stage) for stage in range(len(step.stages))}
+        self.bodies = Bodies(
+            microbatch=step.rank_microbatch,
+            strategies=step.plan.inside_out,
+            recompute=step.recompute == "full",
+            message_bytes=step.rank_microbatch.bytes(step.model.hidden) * step.plan.share("boundary"),
+        )
+        self.blocks: dict[BlockKey, Block] = {}
+        self.interned: dict[tuple[Op, ...], Block] = {}
+
+    def program(self) -> Program:
+        """Every rank's order, with the blocks that it replays."""
+        step = self.step
+        orders: dict[tuple[int, ...], tuple[Replay, ...]] = {
+            (rank,): tuple(self._order(rank)) for rank in range(step.schedule.ranks)
+        }
+        return Program(
+            mesh=step.plan.mesh,
+            blocks=self.blocks,
+            orders=orders,
+            model_flops=float(step.model.flops(step.tokens, step.convention, sequence=step.sequence)),
+            recompute_flops=recompute_flops(step),
+            precision=step.precision,
+            convention=step.convention,
+            tokens=step.tokens,
+            memory=memory_rows(step),
+            savings=recompute_savings(step),
+            warnings=step.warnings,
+        )
+
+    def _open(self, stage: int) -> tuple[Op, ...]:
+        """What the step begins with on a stage."""
+        parameters = self.step.stages[stage].parameters * self.step.plan.share("parameters")
+        strategies = self.step.plan.strategies
+        return tuple(op for each in strategies for op in each.open(stage, parameters, self.step.rank_microbatch))
+
+    def _order(self, rank: int) -> Iterator[Replay]:
+        """Opening ops in the order of first use, the schedule's actions, the closing block."""
+        order = self.step.schedule.orders[rank]
+        stages = list(dict.fromkeys(action.stage for action in order))
+        for stage in stages:
+            if self.opened[stage]:
+                key = BlockKey(stage, "open")
+                self.blocks[key] = self._intern(self.opened[stage])
+                yield Replay(key, 0)
+        yield from self._actions(rank)
+        ops = self._closing(stages, self._last_compute(rank))
+        if ops:
+            key = BlockKey(stages[0], "optimizer")
+            self.blocks[key] = self._intern(ops)
+            yield Replay(key, 0)
+
+    def _actions(self, rank: int) -> Iterator[Replay]:
+        """Expand a rank's actions into blocks, each in the variant of its place in the step."""
+        names = _variants(self.step.microbatches)
+        seen: dict[tuple[int, str], int] = {}
+        for stage, kind, microbatch, _ in self.step.schedule.orders[rank]:
+            count = seen.get((stage, kind), 0)
+            seen[stage, kind] = count + 1
+            key = BlockKey(stage, kind, names[count])
+            if key not in self.blocks:
+                self.blocks[key] = self._block(key)
+            yield Replay(key, microbatch)
+
+    def _block(self, key: BlockKey) -> Block:
+        """The block of an action, with its messages."""
+        stage, kind, variant = key
+        opened = self.opened[stage] if kind == "F" and variant in ("first", "only") else ()
+        names = tuple(op.name for op in opened)
+        ends = Ends(self.hops.incoming(stage, kind), self.hops.outgoing(stage, kind), names)
+        return self.bodies.block(self.step.stages[stage], kind, variant, ends)
+
+    def _closing(self, stages: list[int], after: str) -> tuple[Op, ...]:
+        """The closing ops of a rank with these stages."""
+        kept = self.step.plan.share("gradients")
+        held = tuple(self.step.stages[stage].parameters * kept for stage in stages)
+        return closing_ops(self.step, held, after, tied=self.step.has_tied_copy(stages))
+
+    def _last_compute(self, rank: int) -> str:
+        """The last kernel of a rank's actions."""
+        names = _variants(self.step.microbatches)
+        stage, kind, _, _ = self.step.schedule.orders[rank][-1]
+        ops = self.blocks[BlockKey(stage, kind, names[-1])].ops
+        return next((op.name for op in reversed(ops) if isinstance(op, Compute)), "")
+
+    def _intern(self, ops: tuple[Op, ...]) -> Block:
+        """One block for equal ops."""
+        if ops not in self.interned:
+            self.interned[ops] = Block(ops)
+        return self.interned[ops]
+
+
+def recompute_flops(step: "TrainingStep") -> float:
+    """Forward FLOPs that all ranks repeat in the step: every layer's under full recomputation."""
+    if step.recompute != "full":
+        return 0.0
+    layers = [layer for stage in step.stages for layer in stage.layers if layer.kind == "layer"]
+    tasks = forward(layers[0], step.rank_microbatch) if layers else []
+    once = sum(getattr(task.op, "flops", 0.0) for task in tasks)
+    replicas = step.plan.world_size // step.plan.degree("pp")
+    return once * len(layers) * step.microbatches * replicas
+
+
+def _variants(microbatches: int) -> tuple[str, ...]:
+    """The variant of each microbatch in turn."""
+    return ("only",) if microbatches == 1 else ("first", *["middle"] * (microbatches - 2), "last")

@@ -1,0 +1,84 @@
+"""Messages between stages: which channel each one takes, and the check that every channel is in order.
+
+The hop into stage s carries an activation (tag F) from stage s - 1 or a gradient (tag B) from stage s + 1.
+A channel is (offset, tag); its k-th send meets its k-th receive.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from workloads.schedule import Action, Schedule
+
+DIRECTION = {"F": "F", "B": "B", "I": "B"}
+Arrival = tuple[int, int]
+
+
+class Message(NamedTuple):
+    """The channel of a hop: `offset` places up the pp axis, wrapping around, and a tag."""
+
+    offset: int
+    tag: str
+
+
+class Hops:
+    """The messages of a schedule: those into each stage, by direction F or B.
+
+    >>> from workloads import schedules
+    >>> hops = Hops(schedules.build("interleaved", stages=4, microbatches=4, virtual=2))
+    >>> hops.incoming(4, "F"), hops.outgoing(4, "B"), hops.incoming(0, "F")
+    (Message(offset=1, tag='F'), Message(offset=-1, tag='B'), None)
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.into = dict(_hops(schedule.placement))
+        if mixed := self._disordered():
+            self._separate(mixed)
+            if broken := self._disordered():
+                raise ValueError(f"{schedule.name} receives on {min(broken)} in another order than it sends")
+
+    def incoming(self, stage: int, kind: str) -> Message | None:
+        """The message an action begins with."""
+        return self.into.get((DIRECTION.get(kind, ""), stage))
+
+    def outgoing(self, stage: int, kind: str) -> Message | None:
+        """The message an action ends with."""
+        return self.into.get((DIRECTION.get(kind, ""), stage + (1 if kind == "F" else -1)))
+
+    def _disordered(self) -> set[Message]:
+        """Channels on which some rank receives in another order than its peer sends."""
+        sent: dict[tuple[Message, int], list[Arrival]] = defaultdict(list)
+        received: dict[tuple[Message, int], list[Arrival]] = defaultdict(list)
+        for rank, action in _actions(self.schedule):
+            stage, kind, microbatch, _ = action
+            if message := self.incoming(stage, kind):
+                received[message, rank].append((stage, microbatch))
+            if message := self.outgoing(stage, kind):
+                target = stage + (1 if kind == "F" else -1)
+                sent[message, self.schedule.placement[target]].append((target, microbatch))
+        return {message for message, rank in received if sent[message, rank] != received[message, rank]}
+
+    def _separate(self, channels: set[Message]) -> None:
+        """Give each stage its own tag where a shared channel would mix up messages."""
+        for (direction, stage), message in self.into.items():
+            if message in channels:
+                self.into[direction, stage] = Message(message.offset, f"{direction}{stage}")
+
+
+def _hops(placement: tuple[int, ...]) -> Iterator[tuple[tuple[str, int], Message]]:
+    """Every hop between two ranks; a gradient travels back the way its activation came."""
+    ranks = 1 + max(placement)
+    for stage in range(1, len(placement)):
+        if placement[stage] != placement[stage - 1]:
+            offset = (placement[stage] - placement[stage - 1]) % ranks
+            offset -= ranks if 2 * offset > ranks else 0
+            yield ("F", stage), Message(offset, "F")
+            yield ("B", stage - 1), Message(-offset, "B")
+
+
+def _actions(schedule: Schedule) -> Iterator[tuple[int, Action]]:
+    """Every single action with its rank, in order; pairs taken apart."""
+    for rank, order in schedule.orders.items():
+        for action in order:
+            yield from ((rank, single) for single in action.parts or (action,))

@@ -1,0 +1,70 @@
+"""The operations of a training step, as a rank sees them: FLOPs and bytes, never seconds or links.
+
+An op waits for its predecessor in its stream and for its `after`: names, each resolved to the latest
+op of that name before it in the rank's program order (its own block first). So a prefetch issued in
+one block serves a later one, and a gradient bucket can wait for layers of several blocks.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """A unit of work in one in-order stream of a rank."""
+
+    name: str
+    stream: str
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compute(Op):
+    """A kernel: useful FLOPs, the memory traffic it cannot avoid, and its shape.
+
+    `kind` names the kernel's cost model: gemm, attention, attention_backward, elementwise, optimizer …
+    `flops` are model FLOPs; what a kernel recomputes inside itself is its cost model's business.
+    `shape` is (m, n, k) for a GEMM, (tokens, sequence, heads, head_dim) for attention.
+    """
+
+    stream: str = "compute"
+    kind: str
+    flops: float = 0.0
+    read_bytes: float = 0.0
+    write_bytes: float = 0.0
+    dtype: str = "bf16"
+    shape: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective(Op):
+    """A collective of the group that spans `axes`: all_reduce, all_gather, reduce_scatter …
+
+    `bytes` is one rank's whole buffer as nccl-tests counts it (all-gather output, reduce-scatter input).
+    `positions` restricts the group to members at these coordinates of a single axis: `(0, -1)` joins the
+    first and the last stage.
+    """
+
+    kind: str
+    axes: tuple[str, ...]
+    bytes: float
+    dtype: str = "bf16"
+    positions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class P2P(Op):
+    """A message along one axis, `offset` places up (wrapping around): send, recv or shift.
+
+    A recv with offset k takes what the rank k places down sent with offset k; a shift does both as one op.
+    `mode` says who is held: `latency` nobody (the message leaves when the op is reached and needs no
+    receiver), `send_block` the sender until delivery, `recv_block` the transfer starts once the receiver
+    waits, `blocking` both wait for each other and for the end.
+    """
+
+    stream: str = "compute"
+    kind: str
+    axis: str
+    offset: int
+    bytes: float
+    tag: str = ""
+    mode: str = "latency"

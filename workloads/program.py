@@ -1,0 +1,91 @@
+"""What a step asks of every rank: blocks of ops, built once, and the order in which ranks replay them."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+from workloads.mesh import DeviceMesh
+from workloads.ops import Op
+
+
+class BlockKey(NamedTuple):
+    """Names a block: the ops of one kind of action on one stage.
+
+    `kind` is F, B, I, W, open or optimizer; `variant` is first, middle, last or only.
+    """
+
+    stage: int
+    kind: str
+    variant: str = "only"
+
+
+class Replay(NamedTuple):
+    """One entry of a rank's order: a block, for one microbatch."""
+
+    block: BlockKey
+    microbatch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The ops of one action on one stage, in program order."""
+
+    ops: tuple[Op, ...]
+
+    def __post_init__(self) -> None:
+        names = [op.name for op in self.ops]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"a block names two ops {twice!r}; names are unique within a block")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The ops of one step for every rank of a mesh, with ranks of equal work sharing one order.
+
+    `orders` maps the coordinates on the axes `varies` to what such a rank replays, in program order.
+    `model_flops`, counted by `convention`, and `recompute_flops` are totals over all ranks, of `precision`; `memory` holds bytes per rank in
+    named rows and `savings` what full recomputation would free, keyed like `orders`.
+    """
+
+    mesh: DeviceMesh
+    blocks: Mapping[BlockKey, Block]
+    orders: Mapping[tuple[int, ...], tuple[Replay, ...]]
+    varies: tuple[str, ...] = ("pp",)
+    model_flops: float = 0.0
+    recompute_flops: float = 0.0
+    precision: str = "bf16"
+    convention: str = "causal"
+    tokens: int = 0
+    memory: Mapping[tuple[int, ...], Mapping[str, float]] = field(default_factory=dict)
+    savings: Mapping[tuple[int, ...], float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    cache: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        missing = {replay.block for order in self.orders.values() for replay in order} - set(self.blocks)
+        if missing:
+            raise ValueError(f"an order replays {min(missing)}, which is no block of the program")
+
+    @classmethod
+    def of(
+        cls, mesh: DeviceMesh, ops: Mapping[tuple[int, ...], Sequence[Op]], varies: tuple[str, ...] = ("pp",)
+    ) -> Self:
+        """A hand-made program: one block for each place on the axes `varies`.
+
+        >>> from workloads.ops import Compute
+        >>> gemm = Compute(name="gemm", kind="gemm", flops=1e12)
+        >>> Program.of(DeviceMesh({"pp": 1, "tp": 2}), {(0,): [gemm]}).orders
+        {(0,): (Replay(block=BlockKey(stage=0, kind='F', variant='only'), microbatch=0),)}
+        """
+        blocks = {BlockKey(index, "F"): Block(tuple(each)) for index, each in enumerate(ops.values())}
+        orders = {place: (Replay(key, 0),) for place, key in zip(ops, blocks, strict=True)}
+        return cls(mesh, blocks, orders, varies)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, each.name) for each in dataclasses.fields(self) if each.name != "cache")
+
+    def program(self) -> Self:
+        """Itself: whatever has `program()` simulates."""
+        return self

@@ -1,0 +1,215 @@
+"""The order in which pipeline ranks compute: actions, schedules, and the one checker for all of them.
+
+A schedule orders compute and knows nothing of bytes or time. Stage s feeds stage s + 1; with virtual
+stages a rank holds several. In flight a stage keeps a microbatch from the start of its F to the end of its
+B (or W): that is one *chunk* of memory.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+Output = tuple[int, str, int]
+LEGAL_KINDS = ("F B ", "F I W ")
+
+
+class Action(NamedTuple):
+    """Work of one microbatch on one stage.
+
+    `kind` is F (forward), B (whole backward), I (gradient of the input) or W (gradient of the weights). An
+    overlapped pair lists its two actions in `parts`.
+
+    >>> print(Action(3, "F", 7))
+    3F7
+    """
+
+    stage: int
+    kind: str
+    microbatch: int
+    parts: tuple["Action", ...] = ()
+
+    def __str__(self) -> str:
+        if self.parts:
+            return f"({';'.join(map(str, self.parts))})"
+        return f"{self.stage}{self.kind}{self.microbatch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What every pipeline rank computes, in order; checked once, here.
+
+    `orders` gives each rank's actions, `placement[stage]` the rank of a stage, `weights[stage]` the weight
+    set it computes with (by default its own). An order that breaks a rule or can never finish raises
+    ValueError with the action and the rule.
+
+    >>> from workloads import schedules
+    >>> print(schedules.build("one_f_one_b", stages=2, microbatches=3))
+    one_f_one_b: ranks=2 stages=2 microbatches=3
+    rank 0  0F0 0F1  .  0B0 0F2 0B1  .  0B2
+    rank 1   .  1F0 1B0 1F1 1B1 1F2 1B2
+    """
+
+    name: str
+    orders: Mapping[int, tuple[Action, ...]]
+    placement: tuple[int, ...]
+    weights: tuple[int, ...] = ()
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.weights:
+            object.__setattr__(self, "weights", tuple(range(len(self.placement))))
+        check(self)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.placement, self.weights, len(self.orders[0])))
+
+    @property
+    def ranks(self) -> int:
+        """The number of pipeline ranks."""
+        return len(self.orders)
+
+    @property
+    def stages(self) -> int:
+        """The number of stages over all ranks, virtual ones included."""
+        return len(self.placement)
+
+    @property
+    def microbatches(self) -> int:
+        """The number of microbatches a step."""
+        return 1 + max(action.microbatch for action in _actions(self.orders.values()))
+
+    @property
+    def peak_in_flight(self) -> tuple[int, ...]:
+        """Most chunks that each rank holds at once, from the start of F to the end of B or W."""
+        return tuple(_peak(self.orders[rank]) for rank in range(self.ranks))
+
+    def __str__(self) -> str:
+        """Rank by step: every action one step wide, as early as its inputs allow; a dot waits."""
+        steps = _Walk(self).steps
+        width = max(len(str(action)) for order in self.orders.values() for action in order)
+        title = f"{self.name}: ranks={self.ranks} stages={self.stages} microbatches={self.microbatches}"
+        digits = len(str(self.ranks - 1))
+        rows = (f"rank {rank:>{digits}}  {_row(steps[rank], width)}" for rank in range(self.ranks))
+        return "\n".join([title, *(row.rstrip() for row in rows)])
+
+
+def check(schedule: Schedule) -> None:
+    """Raise ValueError unless the schedule is complete, in order, well placed and can finish."""
+    _check_placement(schedule)
+    _check_complete(schedule)
+    waiting = _Walk(schedule).waiting()
+    if waiting:
+        more = f"; and {len(waiting) - 4} more" if len(waiting) > 4 else ""
+        raise ValueError(f"{schedule.name} can never finish: {'; '.join(waiting[:4])}{more}")
+
+
+def _check_placement(schedule: Schedule) -> None:
+    """Ranks are numbered from 0, and every action is on its stage's rank."""
+    name, stages, ranks = schedule.name, schedule.stages, schedule.ranks
+    if not stages or sorted(schedule.orders) != list(range(ranks)):
+        raise ValueError(
+            f"{name} places {stages} stages on ranks {sorted(schedule.orders)}; "
+            "it needs stages, and ranks are numbered from 0"
+        )
+    if len(schedule.weights) != stages:
+        raise ValueError(f"{name} has {len(schedule.weights)} weight sets for {stages} stages; one each is needed")
+    for rank, order in schedule.orders.items():
+        here = {stage for stage, place in enumerate(schedule.placement) if place == rank}
+        for action in _actions([order]):
+            if action.stage not in here:
+                raise ValueError(f"{name}: {action} is on rank {rank}, which has stages {sorted(here)} only")
+
+
+def _check_complete(schedule: Schedule) -> None:
+    """Every microbatch runs on every stage, as F then B, or F then I then W."""
+    kinds: dict[tuple[int, int], str] = {}
+    for stage, kind, microbatch, _ in _actions(schedule.orders.values()):
+        kinds[stage, microbatch] = kinds.get((stage, microbatch), "") + kind + " "
+    microbatches = 1 + max((microbatch for _, microbatch in kinds), default=0)
+    for stage in range(schedule.stages):
+        for microbatch in range(microbatches):
+            found = kinds.pop((stage, microbatch), "nothing ")
+            if found not in LEGAL_KINDS:
+                raise ValueError(
+                    f"{schedule.name}: stage {stage} runs {found}for microbatch {microbatch}; "
+                    "legal are F then B, or F then I then W, each once"
+                )
+    if kinds:
+        raise ValueError(f"{schedule.name}: microbatch {min(kinds)[1]} on stage {min(kinds)[0]}; they count from 0")
+
+
+class _Walk:
+    """Runs every rank's order as far as it goes, each action one step long and arriving at once.
+
+    `steps[rank]` holds (step, action) for what ran. What an action needs of its own stage comes earlier in
+    its rank's order, so only other stages can keep it waiting.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.orders = schedule.orders
+        self.last = schedule.stages - 1
+        self.steps: dict[int, list[tuple[int, Action]]] = {rank: [] for rank in self.orders}
+        self.done: dict[Output, int] = {}
+        self.sleepers: dict[Output, list[int]] = {}
+        ready = list(self.orders)
+        while ready:
+            ready.extend(self.advance(ready.pop()))
+
+    def advance(self, rank: int) -> list[int]:
+        """Run a rank until it waits or ends; the ranks that this may have woken."""
+        order, steps, done = self.orders[rank], self.steps[rank], self.done
+        woken: list[int] = []
+        step = steps[-1][0] + 1 if steps else 0
+        for action in order[len(steps) :]:
+            for need in self.needs(action):
+                if need not in done:
+                    self.sleepers.setdefault(need, []).append(rank)
+                    return woken
+                step = max(step, done[need] + 1)
+            steps.append((step, action))
+            for stage, kind, microbatch, _ in action.parts or (action,):
+                output = (stage, "B" if kind == "I" else kind, microbatch)
+                done[output] = step
+                woken += self.sleepers.pop(output, ())
+            step += 1
+        return woken
+
+    def needs(self, action: Action) -> Iterator[Output]:
+        """F needs the F of the stage before, B or I the B or I of the stage after."""
+        for stage, kind, microbatch, _ in action.parts or (action,):
+            if kind == "F" and stage > 0:
+                yield stage - 1, "F", microbatch
+            elif kind in ("B", "I") and stage < self.last:
+                yield stage + 1, "B", microbatch
+
+    def waiting(self) -> list[str]:
+        """One phrase for each rank that cannot finish."""
+        stuck = [rank for rank, order in self.orders.items() if len(self.steps[rank]) < len(order)]
+        return [self.reason(rank, self.orders[rank][len(self.steps[rank])]) for rank in stuck]
+
+    def reason(self, rank: int, action: Action) -> str:
+        """Where a rank waits, and for what."""
+        missing = ["".join(map(str, need)) for need in self.needs(action) if need not in self.done]
+        return f"rank {rank} waits at {action} for {' and '.join(missing)}"
+
+
+def _actions(orders: Iterable[Iterable[Action]]) -> Iterator[Action]:
+    """Every action of some orders, pairs taken apart."""
+    return (single for order in orders for action in order for single in action.parts or (action,))
+
+
+def _peak(order: Iterable[Action]) -> int:
+    """Most chunks in flight along one order; both parts of a pair are in flight together."""
+    held = peak = 0
+    for action in order:
+        kinds = [single.kind for single in action.parts or (action,)]
+        held += kinds.count("F")
+        peak = max(peak, held)
+        held -= kinds.count("B") + kinds.count("W")
+    return peak
+
+
+def _row(steps: Sequence[tuple[int, Action]], width: int) -> str:
+    """One rank's line of the table."""
+    cells = {step: str(action) for step, action in steps}
+    return " ".join(cells.get(step, ".").center(width) for step in range(1 + max(cells, default=-1)))

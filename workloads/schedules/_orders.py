@@ -1,0 +1,48 @@
+"""What the schedules share: placing stages in a loop, alternating F and B, refusing bad counts."""
+
+from collections.abc import Sequence
+
+from workloads.schedule import Action, Schedule
+
+MOST_CHUNKS = 4_000_000
+
+
+def looped(
+    name: str, orders: Sequence[tuple[Action, ...]], *, virtual: int = 1, warnings: tuple[str, ...] = ()
+) -> Schedule:
+    """A schedule with stage s on rank s mod p, given each rank's order."""
+    ranks = len(orders)
+    placement = tuple(stage % ranks for stage in range(ranks * virtual))
+    return Schedule(name, dict(enumerate(orders)), placement, warnings=warnings)
+
+
+def alternate(forwards: Sequence[Action], backwards: Sequence[Action], warmup: int) -> tuple[Action, ...]:
+    """`warmup` forwards, then a forward and a backward in turn, then the backwards that are left.
+
+    >>> forwards, backwards = ([Action(0, kind, microbatch) for microbatch in range(3)] for kind in "FB")
+    >>> [str(action) for action in alternate(forwards, backwards, 1)]
+    ['0F0', '0F1', '0B0', '0F2', '0B1', '0B2']
+    """
+    steady = [action for pair in zip(forwards[warmup:], backwards, strict=False) for action in pair]
+    return (*forwards[:warmup], *steady, *backwards[len(forwards) - warmup :])
+
+
+def check_counts(**counts: int) -> None:
+    """Refuse counts that are no positive whole numbers, and products beyond any real step."""
+    chunks = 1
+    for name, value in counts.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name}={value!r}: a schedule needs a whole number of at least 1")
+        chunks *= value
+    if chunks > MOST_CHUNKS:
+        product = " × ".join(f"{name}={value}" for name, value in counts.items())
+        raise ValueError(f"{product} = {chunks} chunks; at most {MOST_CHUNKS} can be scheduled")
+
+
+def few_microbatches(stages: int, microbatches: int) -> tuple[str, ...]:
+    """The warning that a pipeline with fewer microbatches than ranks deserves."""
+    if microbatches >= stages:
+        return ()
+    return (
+        f"microbatches={microbatches} on stages={stages}: at most {microbatches} of {stages} ranks compute at a time",
+    )

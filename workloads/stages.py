@@ -1,0 +1,125 @@
+"""Which layers a pipeline stage holds: the default split, layout text, and the layers themselves."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+
+from workloads.layers import Layer, embedding, head, transformer_layer
+from workloads.strategy import Strategy
+from workloads.transformer import Transformer
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a stage holds; equal shapes do equal work."""
+
+    embedding: bool
+    layers: int
+    head: bool
+
+
+def layers_per_stage(layers: int, stages: int, layout: str | None = None) -> tuple[int, ...]:
+    """Layers of each stage, from layout text or by the default split.
+
+    Default: ceil(layers / stages) each, the surplus taken alternately from the last and the first stage, which
+    also hold head and embedding; once these are empty, one each from the stages next to them.
+
+    >>> layout_text(layers_per_stage(126, 16)), layout_text(layers_per_stage(126, 128))
+    ('7-8x14-7', '0-1x126-0')
+    >>> layers_per_stage(8, 4, "1-3x2-1")
+    (1, 3, 3, 1)
+    """
+    if layout is None:
+        return _default(layers, stages)
+    counts = _parse(layout)
+    if len(counts) != stages or sum(counts) != layers:
+        raise ValueError(
+            f"layers={layout} gives {sum(counts)} layers to {len(counts)} stages; "
+            f"the model has {layers} layers and the schedule {stages} stages"
+        )
+    return counts
+
+
+def layout_text(counts: Iterable[int]) -> str:
+    """Layout text with repeats as `8x14`."""
+    runs = ((count, len(list(run))) for count, run in groupby(counts))
+    return "-".join(str(count) if length == 1 else f"{count}x{length}" for count, length in runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage on one rank: its shape and its sharded layers."""
+
+    shape: Shape
+    layers: tuple[Layer, ...]
+
+    @property
+    def parameters(self) -> float:
+        """Parameters on one rank, before data parallel strategies take their shares."""
+        return sum(layer.parameters for layer in self.layers)
+
+
+def shapes(model: Transformer, counts: Sequence[int]) -> tuple[Shape, ...]:
+    """The shape of every stage: embedding on the first, head on the last; a model without vocabulary has neither."""
+    last, vocab = len(counts) - 1, model.vocab > 0
+    return tuple(Shape(vocab and stage == 0, count, vocab and stage == last) for stage, count in enumerate(counts))
+
+
+def build_stages(model: Transformer, counts: Sequence[int], strategies: Iterable[Strategy]) -> tuple[Stage, ...]:
+    """Every stage with its layers as one rank computes them; stages of equal shape are one object."""
+    shard = _Sharding(model, tuple(strategies)).layers
+    each = shapes(model, counts)
+    built = {shape: Stage(shape, shard(shape)) for shape in dict.fromkeys(each)}
+    return tuple(built[shape] for shape in each)
+
+
+class _Sharding:
+    """Shards each kind of layer once."""
+
+    def __init__(self, model: Transformer, strategies: tuple[Strategy, ...]) -> None:
+        self.model = model
+        self.strategies = strategies
+        self.layer = self._shard(transformer_layer(model))
+
+    def layers(self, shape: Shape) -> tuple[Layer, ...]:
+        """The layers of a stage. A tied head owns its weight only where the embedding is elsewhere."""
+        first = (self._shard(embedding(self.model)),) if shape.embedding else ()
+        owned = not (self.model.tied and shape.embedding)
+        last = (self._shard(head(self.model, owned=owned)),) if shape.head else ()
+        return (*first, *[self.layer] * shape.layers, *last)
+
+    def _shard(self, layer: Layer) -> Layer:
+        for strategy in self.strategies:
+            layer = strategy.shard(layer)
+        return layer
+
+
+def _default(layers: int, stages: int) -> tuple[int, ...]:
+    if layers < stages - 2:
+        raise ValueError(
+            f"layers={layers} are too few for {stages} stages: only the first and the last stage may be without a "
+            f"layer, so at most {layers + 2} stages"
+        )
+    each = -(-layers // stages)
+    counts = [each] * stages
+    for stage in _givers(stages, each, each * stages - layers):
+        counts[stage] -= 1
+    return tuple(counts)
+
+
+def _givers(stages: int, each: int, surplus: int) -> list[int]:
+    """The stages that give up a layer, in turn: last and first until they are empty, then one each inwards."""
+    ends = [stage for _ in range(each) for stage in (stages - 1, 0)] if stages > 1 else []
+    inwards = chain.from_iterable((stages - 1 - depth, depth) for depth in range(1, stages // 2))
+    return [*ends, *inwards, stages // 2][:surplus]
+
+
+def _parse(layout: str) -> tuple[int, ...]:
+    """Counts of a text such as 7-8x14-7."""
+    counts: list[int] = []
+    for part in layout.split("-"):
+        count, times, repeat = part.partition("x")
+        if not count.isdecimal() or (times and not repeat.isdecimal()) or int(repeat or 1) > 10_000:
+            raise ValueError(f"{part!r} in layers={layout} is neither a count nor count×repeat such as 8x14")
+        counts += [int(count)] * int(repeat or 1)
+    return tuple(counts)

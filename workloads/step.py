@@ -1,0 +1,177 @@
+"""One training step: a model, a plan and a batch, checked against each other."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar, cast
+
+from workloads import models
+from workloads.modules import Microbatch
+from workloads.plan import ParallelPlan
+from workloads.plugins import unknown
+from workloads.program import Program
+from workloads.schedule import Schedule
+from workloads.stages import Stage, build_stages, layers_per_stage, layout_text
+from workloads.strategy import nearest_multiples
+from workloads.transformer import CONVENTIONS, Transformer
+
+PRECISIONS = {"bf16": 2, "fp16": 2, "fp32": 4}
+"""Bytes of an element."""
+RECOMPUTES = ("none", "full")
+OPTIMIZERS = ("adam", "none")
+LARGEST = 10**9
+
+Built = TypeVar("Built")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class TrainingStep:
+    """One optimizer step of a model, cut up by a plan.
+
+    `batch` is global and in sequences, `microbatch` in sequences per rank, `sequence` in tokens. Model and plan
+    may be given as text. `recompute="full"` repeats every layer's forward before its backward; `optimizer="none"`
+    ends the step with the gradients; `convention` says how model FLOPs are counted.
+
+    >>> step = TrainingStep("llama3_8b", plan="pp=2 dp=4 tp=2", batch=32, sequence=8192)
+    >>> step.microbatches, step.tokens
+    (8, 262144)
+    >>> print(step)
+    llama3_8b · pp=2 dp=4 tp=2 · batch 32 × sequence 8192 · microbatch 1 · bf16
+    """
+
+    model: Transformer
+    plan: ParallelPlan
+    batch: int
+    sequence: int
+    microbatch: int = 1
+    precision: str = "bf16"
+    recompute: str = "none"
+    optimizer: str = "adam"
+    convention: str = "causal"
+    cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False, init=False)
+
+    def __init__(  # noqa: PLR0913 (one argument for each field; written out because text is accepted too)
+        self,
+        model: str | Transformer,
+        plan: str | ParallelPlan,
+        batch: int,
+        sequence: int,
+        *,
+        microbatch: int = 1,
+        precision: str = "bf16",
+        recompute: str = "none",
+        optimizer: str = "adam",
+        convention: str = "causal",
+    ) -> None:
+        model = models.build(model) if isinstance(model, str) else model
+        plan = ParallelPlan.parse(plan) if isinstance(plan, str) else plan
+        counts = {"batch": batch, "sequence": sequence, "microbatch": microbatch}
+        names = {"precision": precision, "recompute": recompute, "optimizer": optimizer, "convention": convention}
+        for name, value in ({"model": model, "plan": plan} | counts | names | {"cache": {}}).items():
+            object.__setattr__(self, name, value)
+        self._check_numbers()
+        self._check_names()
+        self._check_batch()
+        for strategy in plan.strategies:
+            strategy.check(self)
+
+    def __str__(self) -> str:
+        size = f"batch {self.batch} × sequence {self.sequence} · microbatch {self.microbatch}"
+        recompute = [] if self.recompute == "none" else [f"recompute {self.recompute}"]
+        return " · ".join([self.model.name, str(self.plan), size, self.precision, *recompute])
+
+    def replace(self, **changes: Any) -> Self:
+        """The same step with other fields.
+
+        >>> TrainingStep("llama3_8b", plan="dp=4", batch=32, sequence=8192).replace(plan="dp=8").microbatches
+        4
+        """
+        known = [each.name for each in dataclasses.fields(self) if each.init]
+        for name in changes:
+            if name not in known:
+                raise ValueError(unknown("field of a step", name, known))
+        return dataclasses.replace(self, **changes)
+
+    def program(self) -> Program:
+        """What every rank does, lowered once and kept."""
+        from workloads.lowering.lower import lower
+
+        return self._once("program", lambda: lower(self))
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the step over all ranks."""
+        return self.batch * self.sequence
+
+    @property
+    def microbatches(self) -> int:
+        """Microbatches of one replica."""
+        return self.batch // (self._replicas() * self.microbatch)
+
+    @property
+    def rank_microbatch(self) -> Microbatch:
+        """One microbatch, before a tensor split."""
+        tokens = self.microbatch * self.sequence
+        return Microbatch(tokens, self.sequence, PRECISIONS[self.precision], self.precision)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The pipeline schedule."""
+        return self._once("schedule", lambda: self.plan.pipeline.order(self.microbatches))
+
+    @property
+    def layer_counts(self) -> tuple[int, ...]:
+        """Layers of each stage."""
+        return layers_per_stage(self.model.layers, self.schedule.stages, self.plan.pipeline.layout)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Every stage with the layers that one rank computes."""
+        return self._once("stages", lambda: build_stages(self.model, self.layer_counts, self.plan.strategies))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user should know of the plan, the schedule and the split."""
+        counts = self.layer_counts
+        text = f"{sum(counts)} layers are split unevenly over {len(counts)} stages: {layout_text(counts)}"
+        return (*self.plan.warnings, *self.schedule.warnings, *([text] if len(set(counts)) > 1 else []))
+
+    def has_tied_copy(self, stages: Iterable[int]) -> bool:
+        """Whether these stages hold one of two copies of a tied embedding."""
+        ends = {0, self.schedule.stages - 1}
+        apart = self.schedule.placement[0] != self.schedule.placement[-1]
+        return bool(self.model.tied and self.model.vocab and apart and ends & set(stages))
+
+    def _once(self, name: str, build: Callable[[], Built]) -> Built:
+        """Build a value on first use and keep it."""
+        if name not in self.cache:
+            self.cache[name] = build()
+        return cast(Built, self.cache[name])
+
+    def _replicas(self) -> int:
+        """Ranks that work on different sequences."""
+        return math.prod(strategy.degree for strategy in self.plan.strategies if strategy.splits_batch)
+
+    def _check_numbers(self) -> None:
+        for name in ("batch", "sequence", "microbatch"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST:
+                raise ValueError(f"{name}={value!r} is not a whole number from 1 to {LARGEST}")
+
+    def _check_names(self) -> None:
+        known = {"precision": PRECISIONS, "recompute": RECOMPUTES, "optimizer": OPTIMIZERS, "convention": CONVENTIONS}
+        for name, values in known.items():
+            if getattr(self, name) not in values:
+                raise ValueError(unknown(name, str(getattr(self, name)), values))
+
+    def _check_batch(self) -> None:
+        """Every replica gets the same number of whole microbatches."""
+        each = self._replicas() * self.microbatch
+        if self.batch % each:
+            split = [f"{strategy.axis} {strategy.degree}" for strategy in self.plan.strategies if strategy.splits_batch]
+            product = " × ".join([*split, f"microbatch {self.microbatch}"])
+            raise ValueError(
+                f"batch={self.batch} is not divisible by {product} = {each}; "
+                f"nearest: {nearest_multiples(self.batch, each)}"
+            )

@@ -1,0 +1,112 @@
+"""Data parallelism: replicas reduce their gradients in buckets; `zero=1` shards the optimizer.
+
+Sources: PyTorch DDP, arXiv:2006.15704; ZeRO, arXiv:1910.02054; bucket size: Megatron-core's documented
+default of max(40e6, 1e6 x dp) elements.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from workloads.modules import Microbatch
+from workloads.ops import Collective, Op
+from workloads.strategy import Strategy, check_switch
+
+if TYPE_CHECKING:
+    from workloads.lowering.draft import Draft
+
+MARK = "dp.gradients"
+SMALLEST_BUCKET = 40e6
+BUCKET_PER_RANK = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Data(Strategy):
+    """`zero` 0 all-reduces gradients; 1 reduce-scatters them and gathers parameters as the next step opens.
+
+    `bucket` is in bytes; with `overlap` off each stage is one bucket, reduced after the rank's last backward.
+    Gradients have the parameters' dtype. Assumes that a stage's parameters are gathered as one collective.
+    """
+
+    axis: ClassVar[str] = "dp"
+    splits_batch: ClassVar[bool] = True
+    weaves: ClassVar[int] = 2
+
+    zero: int = 0
+    bucket: float | None = None
+    overlap: bool = True
+
+    def share(self, state: str) -> float:
+        """ZeRO-1 keeps a share of the optimizer's states."""
+        return 1 / self.degree if self.zero and state == "optimizer" else 1.0
+
+    def weave(self, draft: "Draft") -> None:
+        """Launch each bucket after the last gradient in it."""
+        if self.degree == 1 or not (self.overlap and draft.completes_gradients and draft.is_last):
+            return
+        element = draft.microbatch.element
+        limit = self.bucket or max(SMALLEST_BUCKET, BUCKET_PER_RANK * self.degree) * element
+        buckets = list(_buckets(draft, limit / element))
+        for number, (unit, ready, parameters) in enumerate(buckets, 1):
+            name = MARK if number == len(buckets) else f"{MARK}.{number}"
+            draft.units[unit].ops.append(self._reduction(name, (ready,), parameters, draft.microbatch))
+
+    def open(self, stage: int, parameters: float, microbatch: Microbatch) -> tuple[Op, ...]:
+        """ZeRO-1 gathers the parameters that the previous step's optimizer left in shares."""
+        if self.degree == 1 or not self.zero or not parameters:
+            return ()
+        name, size = f"parameters.{stage}", parameters * microbatch.element
+        return (
+            Collective(
+                name=name, stream=self.axis, kind="all_gather", axes=(self.axis,), bytes=size, dtype=microbatch.dtype
+            ),
+        )
+
+    def close(self, stages: Sequence[float], after: tuple[str, ...], microbatch: Microbatch) -> tuple[Op, ...]:
+        """Without overlap, all reductions."""
+        if self.degree == 1 or self.overlap:
+            return ()
+        held = [parameters for parameters in stages if parameters]
+        names = [f"{MARK}.{number}" for number in range(1, len(held))] + [MARK]
+        return tuple(
+            self._reduction(name, after, parameters, microbatch) for name, parameters in zip(names, held, strict=False)
+        )
+
+    def marks(self) -> tuple[str, ...]:
+        """The last bucket: the stream is in order, so it covers the others."""
+        return (MARK,) if self.degree > 1 else ()
+
+    def _reduction(self, name: str, after: tuple[str, ...], parameters: float, microbatch: Microbatch) -> Op:
+        """The collective of one bucket."""
+        return Collective(
+            name=name,
+            stream=self.axis,
+            after=after,
+            kind="reduce_scatter" if self.zero else "all_reduce",
+            axes=(self.axis,),
+            bytes=parameters * microbatch.element,
+            dtype=microbatch.dtype,
+        )
+
+
+def _buckets(draft: "Draft", limit: float) -> Iterator[tuple[int, str, float]]:
+    """Buckets in backward order, each closed once it holds `limit` parameters: (unit, last gradient, parameters)."""
+    filled, last = 0.0, (0, "")
+    for number, unit in enumerate(draft.units):
+        for gradient in unit.gradients:
+            filled, last = filled + gradient.parameters, (number, gradient.ready)
+            if filled >= limit:
+                yield (*last, filled)
+                filled = 0.0
+    if filled:
+        yield (*last, filled)
+
+
+def build(degree: int, zero: int = 0, bucket: float | None = None, overlap: bool = True) -> Strategy:
+    """Data parallelism over `degree` replicas."""
+    check_switch(overlap=overlap)
+    if zero not in (0, 1) or isinstance(zero, bool):
+        raise ValueError(f"zero={zero}: dp has zero=0 or zero=1; for sharded parameters use fsdp={degree}")
+    if bucket is not None and not (isinstance(bucket, int | float) and bucket >= 1):
+        raise ValueError(f"bucket={bucket}: a bucket is a number of bytes, at least 1; default: 40e6 elements or more")
+    return Data(degree, zero, bucket, overlap)

@@ -1,0 +1,105 @@
+"""Fully sharded data parallelism (ZeRO-3): a rank keeps a share of every layer and gathers it when needed.
+
+Sources: ZeRO, arXiv:1910.02054; PyTorch FSDP, arXiv:2304.11277. One unit is one layer; embedding and head are
+units of their own. Per microbatch the gathers and the scatter move about 3 times the parameters' bytes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from workloads.ops import Collective
+from workloads.strategy import Strategy, check_switch
+
+if TYPE_CHECKING:
+    from workloads.lowering.draft import Draft, Unit
+
+MARK = "fsdp.gradients"
+SCATTERS = "fsdp_reduce"
+
+
+@dataclass(frozen=True, slots=True)
+class FullyShardedData(Strategy):
+    """`reshard` frees gathered parameters after each pass; `prefetch` units are gathered ahead of their use.
+
+    Without `reshard` parameters are gathered in the step's first forward and gradients scattered in its last
+    backward. The gather of unit i + prefetch may start once unit i starts. Assumes that the first gathers of
+    a block may run while the block before it ends, one unit earlier than the prefetch depth says; and that a
+    tied table stays gathered between embedding and head.
+    """
+
+    axis: ClassVar[str] = "fsdp"
+    splits_batch: ClassVar[bool] = True
+    weaves: ClassVar[int] = 1
+
+    reshard: bool = True
+    prefetch: int = 1
+
+    def share(self, state: str) -> float:
+        """A share of all states."""
+        return 1.0 if state == "boundary" else 1 / self.degree
+
+    def gathered(self, units: Sequence[float]) -> float:
+        """With `reshard` the parameters of the 1 + prefetch largest units and one gradient, else all of both."""
+        if self.degree == 1:
+            return 0.0
+        if not self.reshard:
+            return 2 * sum(units)
+        return sum(sorted(units, reverse=True)[: 1 + self.prefetch]) + max(units, default=0.0)
+
+    def weave(self, draft: "Draft") -> None:
+        """Gather before each unit, scatter after its last gradient."""
+        if self.degree == 1:
+            return
+        if draft.kind != "W" if self.reshard else draft.kind == "F" and draft.is_first:
+            self._gather(draft)
+        if draft.completes_gradients and (self.reshard or draft.is_last):
+            self._scatter(draft)
+
+    def marks(self) -> tuple[str, ...]:
+        """The last scatter."""
+        return (MARK,) if self.degree > 1 else ()
+
+    def _gather(self, draft: "Draft") -> None:
+        """One all-gather per unit with parameters, in the order of use."""
+        launched: list[tuple[int, Collective]] = []
+        for number, unit in enumerate(draft.units):
+            if not unit.user:
+                continue
+            early = max(0, number - self.prefetch)
+            before = draft.units[early - 1].last_compute() if early else ""
+            launched.append((early, self._collective(draft, unit, "all_gather", before)))
+            unit.wait(unit.user, launched[-1][1].name)
+            unit.user = launched[-1][1].name
+        for early, gather in reversed(launched):
+            draft.units[early].ops.insert(0, gather)
+
+    def _scatter(self, draft: "Draft") -> None:
+        """One reduce-scatter per unit; what dp reduces after it is this rank's share."""
+        from workloads.lowering.draft import Gradient
+
+        units = [unit for unit in draft.units if unit.gradients]
+        for unit in units:
+            scatter = self._collective(draft, unit, "reduce_scatter", unit.gradients[-1].ready, mark=unit is units[-1])
+            unit.ops.append(scatter)
+            unit.gradients[:] = [Gradient(scatter.name, unit.parameters / self.degree)]
+
+    def _collective(self, draft: "Draft", unit: "Unit", kind: str, after: str, *, mark: bool = False) -> Collective:
+        """A gather or scatter of one unit's parameters."""
+        return Collective(
+            name=MARK if mark else f"{unit.name}.{kind}",
+            stream=self.axis if kind == "all_gather" else SCATTERS,
+            after=(after,) if after else (),
+            kind=kind,
+            axes=(self.axis,),
+            bytes=unit.parameters * draft.microbatch.element,
+            dtype=draft.microbatch.dtype,
+        )
+
+
+def build(degree: int, reshard: bool = True, prefetch: int = 1) -> Strategy:
+    """Fully sharded data parallelism over `degree` ranks."""
+    check_switch(reshard=reshard)
+    if not isinstance(prefetch, int) or isinstance(prefetch, bool) or not 0 <= prefetch <= 1000:
+        raise ValueError(f"prefetch={prefetch}: the number of units gathered ahead is from 0 to 1000")
+    return FullyShardedData(degree, reshard, prefetch)

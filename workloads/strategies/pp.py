@@ -1,0 +1,60 @@
+"""Pipeline parallelism: ranks hold stages of consecutive layers, and a schedule orders their microbatches."""
+
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from workloads.schedule import Schedule
+from workloads.stages import layers_per_stage
+from workloads.strategy import Strategy
+
+if TYPE_CHECKING:
+    from workloads.step import TrainingStep
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline(Strategy):
+    """`schedule` by name, `layers` as layout text such as 7-8x14-7, and the schedule's own options."""
+
+    axis: ClassVar[str] = "pp"
+
+    schedule: str = "one_f_one_b"
+    layers: str | None = None
+    extra: tuple[tuple[str, Any], ...] = ()
+
+    def options(self) -> Iterator[tuple[str, Any]]:
+        """The schedule's options are written like its own."""
+        given = ((field.name, getattr(self, field.name), field.default) for field in dataclasses.fields(self)[1:3])
+        yield from ((name, value) for name, value, default in given if value != default)
+        yield from self.extra
+
+    def check(self, step: "TrainingStep") -> None:
+        """The layers fit the stages."""
+        layers_per_stage(step.model.layers, step.schedule.stages, self.layout)
+
+    @property
+    def layout(self) -> str | None:
+        """The layout text; none on a single rank, where it changes nothing."""
+        return self.layers if self.degree > 1 else None
+
+    def order(self, microbatches: int) -> Schedule:
+        """The schedule for so many microbatches; a single rank has one stage whatever the options say."""
+        from workloads import schedules
+
+        if self.degree == 1:
+            return schedules.build("one_f_one_b", 1, microbatches)
+        return schedules.build(self.schedule, self.degree, microbatches, **dict(self.extra))
+
+
+def build(degree: int, schedule: str = "one_f_one_b", layers: str | int | None = None, **extra: Any) -> Pipeline:
+    """Pipeline parallelism of `degree` ranks; further options go to the schedule (virtual, group, strict …)."""
+    from workloads import schedules
+    from workloads.plugins import unknown
+
+    known = list(inspect.signature(schedules._FOLDER.module(schedule).build).parameters)[2:]
+    for key in extra:
+        if key not in known:
+            raise ValueError(unknown(f"option of pp,schedule={schedule}", key, ["schedule", "layers", *known]))
+    return Pipeline(degree, schedule, None if layers is None else str(layers), tuple(extra.items()))

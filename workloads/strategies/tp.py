@@ -1,0 +1,66 @@
+"""Tensor parallelism: attention by heads, feed-forward by columns then rows, the vocabulary in shares.
+
+Sources: Megatron-LM, arXiv:1909.08053; sequence parallelism, arXiv:2205.05198. Assumes that the gradients of
+the replicated norms need no collective of their own (they are 1e-4 of a layer's).
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from workloads.layers import Layer
+from workloads.modules import Split
+from workloads.strategy import Strategy, check_switch, nearest_divisors, nearest_multiples
+
+if TYPE_CHECKING:
+    from workloads.step import TrainingStep
+    from workloads.transformer import Transformer
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor(Strategy):
+    """`sp` (sequence parallelism) also splits the tokens between the tensor regions."""
+
+    axis: ClassVar[str] = "tp"
+
+    sp: bool = True
+
+    def check(self, step: "TrainingStep") -> None:
+        """Heads, key-value heads, feed-forward channels and (with `sp`) tokens divide evenly."""
+        self._check_heads(step.model)
+        if step.model.ffn % self.degree:
+            near = nearest_divisors(step.model.ffn, self.degree)
+            raise ValueError(f"ffn={step.model.ffn} is not divisible by tp={self.degree}; nearest tp: {near}")
+        tokens = step.sequence * step.microbatch
+        if self.sp and tokens % self.degree:
+            near = nearest_multiples(tokens, self.degree)
+            raise ValueError(
+                f"sequence {step.sequence} × microbatch {step.microbatch} = {tokens} tokens are not divisible by "
+                f"tp={self.degree}, as sp needs; nearest: {near} tokens, or sp=off"
+            )
+
+    def _check_heads(self, model: "Transformer") -> None:
+        if model.heads % self.degree:
+            near = nearest_divisors(model.heads, self.degree)
+            raise ValueError(f"heads={model.heads} are not divisible by tp={self.degree}; nearest tp: {near}")
+        kv_heads = model.kv_heads
+        if kv_heads % self.degree and self.degree % kv_heads:
+            legal = [
+                t for t in range(1, model.heads + 1) if model.heads % t == 0 and not (kv_heads % t and t % kv_heads)
+            ]
+            below, above = max(t for t in legal if t < self.degree), [t for t in legal if t > self.degree][:1]
+            near = " or ".join(map(str, [below, *above]))
+            raise ValueError(f"kv_heads={kv_heads} and tp={self.degree} do not divide each other; nearest tp: {near}")
+
+    def shard(self, layer: Layer) -> Layer:
+        """Every module's share; the boundaries get their collectives."""
+        return layer if self.degree == 1 else layer.split(Split(self.axis, self.degree, self.sp))
+
+    def share(self, state: str) -> float:
+        """With `sp` a rank holds its tokens of the activation between layers only."""
+        return 1 / self.degree if state == "boundary" and self.sp else 1.0
+
+
+def build(degree: int, sp: bool = True) -> Strategy:
+    """Tensor parallelism of `degree` ranks, with sequence parallelism unless `sp=off`."""
+    check_switch(sp=sp)
+    return Tensor(degree, sp)
