@@ -1,0 +1,34 @@
+"""Simulates training steps: bytes meet bandwidth here, and programs become time.
+
+Nothing heavy is imported until it is asked for.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simulator.deadlock import DeadlockError as DeadlockError
+    from simulator.replay_schedule import replay_schedule as replay_schedule
+    from simulator.result import Result as Result
+    from simulator.simulate import simulate as simulate
+    from simulator.sweep import sweep as sweep
+
+_HOMES = {
+    "DeadlockError": "simulator.deadlock",
+    "Result": "simulator.result",
+    "replay_schedule": "simulator.replay_schedule",
+    "simulate": "simulator.simulate",
+    "sweep": "simulator.sweep",
+}
+
+__all__ = ["DeadlockError", "Result", "replay_schedule", "simulate", "sweep"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

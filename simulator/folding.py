@@ -7,6 +7,7 @@ splits. Hashes only propose the partition; `refine` checks it exactly before it 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -97,19 +98,22 @@ def refine(ranks: Hashes, communicators: Hashes, links: Hashes, members: Edges, 
         colours[0] = dense(blend(colours[0], of_rank.signature(colours[1])))
         colours[2] = dense(blend(colours[2], of_link.signature(colours[1])))
     partition = Partition.of(*colours)
-    starts = (
-        (ranks, partition.rank_representatives, colours[0]),
-        (communicators, partition.communicator_representatives, colours[1]),
-        (links, partition.link_representatives, colours[2]),
-    )
-    sides = ((to_rank, 1, 0), (to_link, 1, 2), (of_rank, 0, 1), (of_link, 2, 1))
-    equal_starts = all((start[representative[colour]] == start).all() for start, representative, colour in starts)
-    representatives = [each[1] for each in starts]
-    if not equal_starts or not all(
-        side.equitable(colours[own], representatives[own], colours[other]) for side, own, other in sides
-    ):
+    ranked = _Classes(partition.ranks, partition.rank_representatives, ranks)
+    joined = _Classes(partition.communicators, partition.communicator_representatives, communicators)
+    linked = _Classes(partition.links, partition.link_representatives, links)
+    sides = ((to_rank, joined, ranked), (to_link, joined, linked), (of_rank, ranked, joined), (of_link, linked, joined))
+    respected = all((each.start[each.representative[each.of]] == each.start).all() for each in (ranked, joined, linked))
+    if not respected or not all(side.equitable(own.of, own.representative, other.of) for side, own, other in sides):
         raise ArithmeticError("two different colours hashed to one value; the proposed folding is not exact")
     return partition
+
+
+class _Classes(NamedTuple):
+    """The classes of one kind of node, their representatives, and the start colours."""
+
+    of: Ints
+    representative: Ints
+    start: Hashes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

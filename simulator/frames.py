@@ -102,21 +102,10 @@ FRAMES: dict[str, Callable[["Result"], pd.DataFrame]] = {
 
 def compare(results: "Sequence[Result]") -> pd.DataFrame:
     """Results side by side, one row each; `relative_step_time` is to the first."""
-    rows = [
-        {
-            "title": result.title,
-            "step_time_seconds": result.step_time,
-            "relative_step_time": result.step_time / results[0].step_time,
-            "tokens_per_second": result.tokens_per_second,
-            "mfu": result.mfu,
-            "hfu": result.hfu,
-            "bubble_fraction": result.bubble_fraction,
-            **result.mean_seconds,
-            "peak_memory_bytes": result.peak_memory,
-            "memory_fits": result.memory_fits,
-        }
-        for result in results
-    ]
+    rows = []
+    for result in results:
+        relative = result.step_time / results[0].step_time if results[0].step_time else 1.0
+        rows.append({"title": result.title, "relative_step_time": relative, **result.figures})
     return pd.DataFrame(rows)
 
 

@@ -134,7 +134,7 @@ class Rendezvous:
 
     def _begin(self, exchange: Exchange, now: float) -> None:
         exchange.began = now
-        for call, _, _ in exchange.waiting:
+        for call in (*exchange.sent, *(call for call, _, _ in exchange.waiting)):
             call.began = min(call.began, now)
 
     def _wait(self, call: Call) -> None:

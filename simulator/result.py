@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 class Result:
     """One simulated step. Times in seconds, memory in bytes; scalars are means over ranks, memory the maximum.
 
-    `title` names what was simulated; `timings` says how long the simulator took for each of its own parts.
+    `step` is what was simulated; `timings` says how long the simulator took for each of its own parts.
     """
 
-    title: str
+    step: object
     timeline: Timeline
     detail: str
     timings: Mapping[str, float] = field(default_factory=dict)
@@ -35,6 +35,11 @@ class Result:
 
     def _repr_html_(self) -> str:
         return summary.html(self)
+
+    @property
+    def title(self) -> str:
+        """What was simulated, on what."""
+        return f"{self.step} on {self.topology.name}"
 
     @property
     def program(self) -> Program:
@@ -78,6 +83,20 @@ class Result:
         return {
             name: sum(value * count for value, count in zip(values, ranks, strict=True)) / sum(ranks)
             for name, values in per_rank(self.timeline).items()
+        }
+
+    @property
+    def figures(self) -> dict[str, float | bool]:
+        """The figures by which results are compared, units in their names."""
+        return {
+            "step_time_seconds": self.step_time,
+            "tokens_per_second": self.tokens_per_second,
+            "mfu": self.mfu,
+            "hfu": self.hfu,
+            "bubble_fraction": self.bubble_fraction,
+            "peak_memory_bytes": self.peak_memory,
+            "memory_fits": self.memory_fits,
+            **self.mean_seconds,
         }
 
     @property

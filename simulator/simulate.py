@@ -13,6 +13,9 @@ from topologies import Topology
 from workloads.program import Program
 
 
+ROOFLINE = Roofline()
+
+
 class Programmed(Protocol):
     """Whatever has a program: a TrainingStep, or a hand-made Program itself."""
 
@@ -43,25 +46,31 @@ def simulate(
     >>> result.rank_classes, 0 < result.mfu <= 1
     (1, True)
     """
-    manner = Manner(detail, shortcuts, network)
+    timeline, timings = run(step, topology, ROOFLINE, Manner(detail, shortcuts, network), fold=fold)
+    return Result(step, timeline, detail, timings)
+
+
+def run(
+    step: Programmed, topology: Topology, compute: ComputeModel, manner: Manner, *, fold: bool
+) -> tuple[Timeline, dict[str, float]]:
+    """Lower, fold and replay; the timeline, and the seconds that each of these took."""
     start = perf_counter()
     program = step.program()
     programmed = perf_counter()
-    whole, written = _prepared(program, topology, fold=fold)
+    whole, written = _prepared(program, topology, compute, fold=fold)
     folded = perf_counter()
     recordings = replay(whole, written, manner)
     timings = {"program": programmed - start, "fold": folded - programmed, "replay": perf_counter() - folded}
-    title = f"{step} on {topology.name}" if not isinstance(step, Program) else f"program on {topology.name}"
-    return Result(title, Timeline(whole, tuple(written), tuple(recordings)), detail, timings)
+    return Timeline(whole, tuple(written), tuple(recordings)), timings
 
 
 def _prepared(
-    program: Program, topology: Topology, *, fold: bool, compute: ComputeModel | None = None
+    program: Program, topology: Topology, compute: ComputeModel, *, fold: bool
 ) -> tuple[Quotient, list[Script]]:
     """The quotient and its scripts, kept on the program for the next time."""
-    key = topology, fold
+    key = topology, compute, fold
     if key not in program.cache:
         whole = quotient(program, topology, fold=fold)
-        program.cache[key] = whole, scripts(whole, compute or Roofline())
+        program.cache[key] = whole, scripts(whole, compute)
     prepared: tuple[Quotient, list[Script]] = program.cache[key]
     return prepared

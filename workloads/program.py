@@ -83,6 +83,9 @@ class Program:
         orders = {place: (Replay(key, 0),) for place, key in zip(ops, blocks, strict=True)}
         return cls(mesh, blocks, orders, varies)
 
+    def __str__(self) -> str:
+        return f"program of {self.mesh.size} ranks"
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(getattr(self, each.name) for each in dataclasses.fields(self) if each.name != "cache")
 

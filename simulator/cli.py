@@ -1,0 +1,183 @@
+"""The command `stepsim`: one JSON object with --json, exit code 2 with one line on bad input."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import click
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+
+
+class OneLine(click.Group):
+    """A group whose every error is one line, with exit code 2."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line."""
+        from simulator.deadlock import DeadlockError
+
+        try:
+            return super().main(*args, **{**kwargs, "standalone_mode": False})
+        except click.exceptions.Exit as stop:
+            sys.exit(stop.exit_code)
+        except click.ClickException as error:
+            message = error.format_message()
+        except (ValueError, DeadlockError, OSError) as error:
+            message = str(error)
+        except click.Abort:
+            message = "interrupted"
+        click.echo(f"stepsim: {' '.join(message.split())}", err=True)
+        return sys.exit(2)
+
+
+@click.group(cls=OneLine, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="stepsim")
+def main() -> None:
+    """Simulate large-scale training steps: time, memory, bubbles, exposed communication, MFU."""
+
+
+@main.command()
+@click.argument("model")
+@click.argument("topology")
+@click.argument("plan")
+@click.option("--batch", type=int, required=True, help="Sequences per step, over all ranks.")
+@click.option("--sequence", type=int, required=True, help="Tokens per sequence.")
+@click.option("--microbatch", type=int, default=1, show_default=True, help="Sequences per microbatch and replica.")
+@click.option("--recompute", default="none", show_default=True, help="none or full.")
+@click.option("--precision", default="bf16", show_default=True, help="bf16, fp16 or fp32.")
+@click.option("--optimizer", default="adam", show_default=True, help="adam or none.")
+@click.option("--convention", default="causal", show_default=True, help="How model FLOPs are counted.")
+@click.option("--detail", default="ops", show_default=True, help="ops or actions.")
+@click.option("--no-fold", is_flag=True, help="Replay every rank instead of one per symmetry class.")
+@click.option("--gantt", type=click.Path(dir_okay=False), help="Write a Gantt chart to this file.")
+@click.option("--trace", type=click.Path(dir_okay=False), help="Write a Chrome / Perfetto trace to this file.")
+@JSON
+def run(model: str, topology: str, plan: str, **options: Any) -> None:
+    """Simulate one training step of MODEL on TOPOLOGY, cut up by PLAN."""
+    import topologies
+    from simulator.simulate import simulate
+    from workloads.step import TrainingStep
+
+    outputs = {name: options.pop(name) for name in ("gantt", "trace")}
+    as_json, detail, fold = options.pop("as_json"), options.pop("detail"), not options.pop("no_fold")
+    _check_writable(*outputs.values())
+    step = TrainingStep(model, plan, **options)
+    cluster, built = _timed(lambda: topologies.build(topology))
+    result = simulate(step, cluster, detail=detail, fold=fold)
+    report, measured = _timed(lambda: _report(result))
+    _, written = _timed(lambda: _write(result, **outputs))
+    timings = {"topology": built, **result.timings, "metrics": measured, "output": written}
+    report["wall_seconds"] = sum(timings[name] for name in ("program", "fold", "replay", "metrics"))
+    report["timings_seconds"] = timings
+    _print(report if as_json else result, as_json=as_json)
+
+
+@main.command()
+@click.argument("schedule")
+@click.option("--stages", type=int, required=True, help="Pipeline ranks.")
+@click.option("--microbatches", type=int, required=True)
+@click.option("--virtual", type=int, help="Virtual stages per rank.")
+@click.option("--forward", type=float, default=1.0, show_default=True, help="Time of a forward on a rank.")
+@click.option("--backward-input", type=float, default=1.0, show_default=True, help="Time of an input gradient.")
+@click.option("--backward-weight", type=float, default=1.0, show_default=True, help="Time of a weight gradient.")
+@click.option("--hop", type=float, default=0.0, show_default=True, help="Time of a message between ranks.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write the picture to this file.")
+@JSON
+def gantt(schedule: str, stages: int, microbatches: int, **options: Any) -> None:
+    """Replay a pipeline SCHEDULE by itself: its figures and its picture."""
+    from simulator.replay_schedule import replay_schedule
+    from workloads import schedules
+
+    out, as_json, virtual = options.pop("out"), options.pop("as_json"), options.pop("virtual")
+    _check_writable(out)
+    built = schedules.build(schedule, stages, microbatches, **({} if virtual is None else {"virtual": virtual}))
+    result = replay_schedule(built, **options)
+    _write(result, gantt=out, trace=None)
+    report = {
+        "makespan": result.makespan,
+        "span": result.span,
+        "bubble_fraction": result.bubble_fraction,
+        "bubble_ratio": result.bubble_ratio,
+        "peak_in_flight": list(result.peak_in_flight),
+    }
+    text = "\n".join([str(built), *(f"{name:<15} {value}" for name, value in report.items())])
+    _print(report if as_json else text, as_json=as_json)
+
+
+@main.command(name="list")
+@click.argument("folder", required=False)
+@JSON
+def list_(folder: str | None, as_json: bool) -> None:
+    """List what there is: models, topologies, accelerators, strategies, schedules, collectives, plots."""
+    from topologies.plugins import unknown
+
+    folders = _folders()
+    if folder is not None and folder not in folders:
+        raise click.UsageError(unknown("folder", folder, folders))
+    found = {name: names() for name, names in folders.items() if folder in (None, name)}
+    text = "\n".join(f"{name}: {', '.join(values)}" for name, values in found.items())
+    _print(found if as_json else text, as_json=as_json)
+
+
+def _folders() -> dict[str, Callable[[], list[str]]]:
+    """The plugin folders and how to list them."""
+    import topologies
+    from simulator import collectives, plots
+    from workloads import models, schedules, strategies
+
+    return {
+        "models": models.names,
+        "topologies": topologies.names,
+        "accelerators": topologies.accelerators.names,
+        "strategies": strategies.names,
+        "schedules": schedules.names,
+        "collectives": collectives.names,
+        "plots": plots.names,
+    }
+
+
+def _report(result: Any) -> dict[str, Any]:
+    """What `stepsim run --json` prints, without the timings."""
+    return {
+        "step_time_seconds": result.step_time,
+        "tokens_per_second": result.tokens_per_second,
+        "tokens_per_second_per_gpu": result.tokens_per_second / result.topology.size,
+        "mfu": result.mfu,
+        "hfu": result.hfu,
+        "flops_convention": result.program.convention,
+        "bubble_fraction": result.bubble_fraction,
+        "exposed_communication_seconds": dict(result.exposed),
+        "peak_memory_bytes": result.peak_memory,
+        "memory_fits": result.memory_fits,
+        "gpus": result.topology.size,
+        "rank_classes": result.rank_classes,
+        "ops_replayed": result.timeline.ops_replayed,
+        "warnings": list(result.warnings),
+    }
+
+
+def _check_writable(*paths: str | None) -> None:
+    """Refuse an output file in a folder that is not there, before anything is simulated."""
+    for path in paths:
+        if path is not None and not Path(path).resolve().parent.is_dir():
+            raise click.UsageError(f"cannot write {path}: {Path(path).resolve().parent} is no folder")
+
+
+def _write(result: Any, *, gantt: str | None, trace: str | None) -> None:
+    if gantt is not None:
+        result.plot("gantt").figure.savefig(gantt, bbox_inches="tight")
+    if trace is not None:
+        result.save_trace(trace)
+
+
+def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    start = perf_counter()
+    value = work()
+    return value, perf_counter() - start
+
+
+def _print(value: Any, *, as_json: bool) -> None:
+    click.echo(json.dumps(value) if as_json else str(value))

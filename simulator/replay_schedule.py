@@ -1,0 +1,82 @@
+"""A pipeline schedule by itself, replayed with given times on the engine that simulates whole steps."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import topologies
+from simulator.compute import FlopsAreSeconds
+from simulator.replay import Manner
+from simulator.result import Result
+from simulator.simulate import run
+from workloads.lowering.timed import TimedSchedule
+
+if TYPE_CHECKING:
+    from workloads.schedule import Schedule
+
+
+FLOPS_ARE_SECONDS = FlopsAreSeconds()
+
+
+class ScheduleResult(Result):
+    """A replayed schedule: its figures are defined on actions, not on ranks' whole time."""
+
+    @property
+    def makespan(self) -> float:
+        """From the first start to the last end."""
+        return self.timeline.end
+
+    @property
+    def span(self) -> float:
+        """The longest time from a rank's own first start to its own last end."""
+        return max(account.ends - account.begins for account in self.timeline.accounts)
+
+    @property
+    def bubble_fraction(self) -> float:
+        """Share of all ranks' time, over the makespan, in which they do not compute."""
+        return 1.0 - self._busy / (len(self.timeline.accounts) * self.makespan)
+
+    @property
+    def bubble_ratio(self) -> float:
+        """Time in which ranks do not compute over time in which they do."""
+        return len(self.timeline.accounts) * self.makespan / self._busy - 1.0
+
+    @property
+    def peak_in_flight(self) -> tuple[int, ...]:
+        """The most microbatches, counted in stages, that each rank holds from their F to the end of their B."""
+        assert isinstance(self.step, TimedSchedule)
+        return self.step.schedule.peak_in_flight
+
+    @property
+    def _busy(self) -> float:
+        return sum(account.compute for account in self.timeline.accounts)
+
+
+def replay_schedule(
+    schedule: "Schedule",
+    forward: float = 1.0,
+    backward_input: float = 1.0,
+    backward_weight: float = 1.0,
+    hop: float = 0.0,
+    *,
+    mode: str = "latency",
+    stage_factors: Sequence[float] | None = None,
+) -> ScheduleResult:
+    """Replay a pipeline schedule with given times.
+
+    Times are for one microbatch on all of a rank's virtual stages together: a stage takes time / virtual,
+    times its factor. A whole backward takes `backward_input + backward_weight`. `hop` is the time of a
+    message between ranks, and `mode` says who is held meanwhile: `latency`, `send_block` or `recv_block`.
+
+    >>> from workloads import schedules
+    >>> result = replay_schedule(schedules.build("one_f_one_b", stages=4, microbatches=8))
+    >>> result.makespan, round(result.bubble_fraction, 4), result.peak_in_flight
+    (33.0, 0.2727, (4, 3, 2, 1))
+    """
+    if not 0 <= hop < float("inf"):
+        raise ValueError(f"hop={hop:g}: it must be 0 or more, and finite")
+    backward = backward_input + backward_weight
+    times = {"F": forward, "B": backward, "I": backward_input, "W": backward_weight}
+    step = TimedSchedule(schedule, times, tuple(stage_factors or ()), mode)
+    wires = topologies.build("flat", ranks=schedule.ranks, bandwidth=float("inf"), latency=hop / 2, accelerator="ideal")
+    timeline, timings = run(step, wires, FLOPS_ARE_SECONDS, Manner(), fold=False)
+    return ScheduleResult(step, timeline, "ops", timings)

@@ -1,0 +1,56 @@
+"""Many steps on many clusters: one row each, with the reason where a point is impossible."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import joblib
+import pandas as pd
+
+from simulator.deadlock import DeadlockError
+from simulator.simulate import simulate
+from topologies import Topology
+from workloads import TrainingStep
+
+Point = TrainingStep | Mapping[str, Any]
+
+
+def sweep(
+    steps: Iterable[Point], clusters: Iterable[Topology], *, workers: int = 1, detail: str = "actions"
+) -> pd.DataFrame:
+    """Simulate every step on every cluster; rows in the order of clusters within steps.
+
+    A step may be given as the arguments of a TrainingStep, so that an illegal one becomes a row with its
+    `reason` instead of an error here.
+
+    >>> import topologies
+    >>> plans = ({"model": "llama3_8b", "plan": plan, "batch": 8, "sequence": 8192} for plan in ("dp=8", "dp=4 tp=3"))
+    >>> sweep(plans, [topologies.build("dgx_h100")])[["plan", "reason"]].values.tolist()[0]
+    ['dp=8', '']
+    """
+    if workers < 1:
+        raise ValueError(f"workers={workers}; a sweep needs at least 1")
+    clusters = list(clusters)
+    points = [(step, cluster) for step in steps for cluster in clusters]
+    rows = joblib.Parallel(n_jobs=workers)(joblib.delayed(_row)(*point, detail) for point in points)
+    return pd.DataFrame(rows)
+
+
+def _row(point: Point, cluster: Topology, detail: str) -> dict[str, Any]:
+    """One point of a sweep."""
+    named = {name: str(_get(point, name)) for name in ("model", "plan")}
+    numbers = {name: _get(point, name) for name in ("batch", "sequence", "microbatch", "recompute")}
+    row = {**named, **numbers, "topology": cluster.name}
+    try:
+        step = point if isinstance(point, TrainingStep) else TrainingStep(**point)
+        result = simulate(step, cluster, detail=detail)
+    except (ValueError, DeadlockError) as error:
+        return {**row, "reason": str(error)}
+    return {**row, "reason": "", **result.figures}
+
+
+def _get(point: Point, name: str) -> Any:
+    """A field of a step, however it was given."""
+    if isinstance(point, TrainingStep):
+        value = getattr(point, name)
+        return value.name if name == "model" else value
+    return point.get(name, "")

@@ -1,0 +1,261 @@
+"""Random clusters and random programs on them, for the laws that every replay keeps."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from hypothesis import strategies as some
+
+import topologies
+from simulator.compute import ComputeModel, Roofline
+from simulator.deadlock import DeadlockError
+from simulator.quotient import Quotient, quotient
+from simulator.recording import Recording, RunRecord
+from simulator.rendezvous import RELEASING
+from simulator.replay import Manner, replay, scripts
+from simulator.script import Script
+from simulator.timeline import shifted
+from topologies import Topology
+from workloads.mesh import DeviceMesh
+from workloads.ops import P2P, Collective, Compute, Op
+from workloads.program import Block, BlockKey, Program, Replay
+
+MODES = ("latency", "send_block", "recv_block", "blocking")
+Spans = dict[tuple[int, int], tuple[float, float, float]]
+
+
+@dataclass(frozen=True)
+class Played:
+    """A replay that came to its end: what each node did, with runs opened into their ops."""
+
+    quotient: Quotient
+    scripts: list[Script]
+    recordings: list[Recording]
+
+    def spans(self, rank: int) -> Spans:
+        """Start, transfer start and end of every op of a rank, by (position, place in the block)."""
+        node = int(self.quotient.partition.ranks[rank])
+        spans: Spans = {}
+        for record in self.recordings[node].records:
+            if isinstance(record, RunRecord):
+                times = zip(*(each.tolist() for each in shifted(record, self.scripts[node])), strict=True)
+                places = [(record.position, ready.place) for ready in record.run.ops]
+                spans.update(zip(places, times, strict=True))
+            else:
+                spans[record.position, record.ready.place] = (record.start, record.began, record.end)
+        return spans
+
+    @property
+    def end(self) -> float:
+        """When the last op of all ends."""
+        return max(end for rank in range(self.quotient.topology.size) for *_, end in self.spans(rank).values())
+
+    def bytes_on_links(self) -> np.ndarray:
+        """Bytes that every link of the topology carried."""
+        carried = np.zeros(len(self.quotient.capacities))
+        for number, communicator in enumerate(self.quotient.communicators):
+            node, slot, role = min(communicator.senders or communicator.members, key=repr)
+            calls = Counter(ready.address.payload for ready in self._calls(node) if ready.address.slot == slot)
+            assert any(part.communicator == number and part.role == role for part in self.quotient.nodes[node].parts[slot])
+            for payload, count in calls.items():
+                for stretch in communicator.transfers[payload].stretches:
+                    for link, weights in stretch.loads.items():
+                        carried[link] += count * stretch.work * sum(weight * times for weight, times in weights)
+        return carried[self.quotient.partition.links]
+
+    def _calls(self, node: int) -> list[Any]:
+        script = self.scripts[node]
+        return [script.blocks[position].ops[place] for position, place in self._places(node) if self._talks(script, position, place)]
+
+    def _places(self, node: int) -> list[tuple[int, int]]:
+        return list(self.spans(self.quotient.nodes[node].rank))
+
+    @staticmethod
+    def _talks(script: Script, position: int, place: int) -> bool:
+        return script.blocks[position].ops[place].address is not None
+
+
+def play(
+    program: Program,
+    topology: Topology,
+    *,
+    fold: bool = True,
+    compute: ComputeModel | None = None,
+    launch: bool = False,
+    **manner: Any,
+) -> Played:
+    """Replay a program; keywords beyond the first are those of a Manner."""
+    whole = quotient(program, topology, fold=fold)
+    written = scripts(whole, compute or Roofline(), launch=launch)
+    return Played(whole, written, replay(whole, written, Manner(**manner)))
+
+
+def attempt(*arguments: Any, **options: Any) -> Played | None:
+    """As `play`; None if it ends in a deadlock."""
+    try:
+        return play(*arguments, **options)
+    except DeadlockError:
+        return None
+
+
+def tree(ranks: int, host: int, rack: int, *, oversubscription: float = 1.0, accelerator: str = "h100") -> Topology:
+    """Hosts of NVLink and racks of hosts, made with networkx; ranks that do not fill a host leave it smaller."""
+    graph = nx.Graph()
+    for rank in range(ranks):
+        graph.add_node(f"gpu{rank}", device=True, host=rank // host)
+    for rank in range(ranks):
+        here, above = f"host{rank // host}", f"rack{rank // host // rack}"
+        graph.add_edge(f"gpu{rank}", here, kind="nvlink", bandwidth=450e9, latency=3e-7)
+        graph.add_edge(here, above, kind="roce", bandwidth=host * 50e9, latency=2e-6)
+        graph.add_edge(above, "spine", kind="fabric", bandwidth=rack * host * 50e9 / oversubscription, latency=1e-6)
+    return topologies.from_graph(graph, "tree", accelerator)
+
+
+@some.composite
+def clusters(draw: some.DrawFn, ranks: int) -> Topology:
+    """A cluster of so many ranks, sometimes with a straggler, sometimes with a weak link."""
+    whole_hosts = ["dgx_h100", "llama3_cluster"] if ranks % 8 == 0 else []
+    family = draw(some.sampled_from(["flat", "tree", *whole_hosts]))
+    if family == "flat":
+        topology = topologies.build("flat", ranks=ranks, bandwidth=draw(some.sampled_from([50e9, 33e9])))
+    elif family == "tree":
+        host, rack = draw(some.sampled_from([2, 4, 8])), draw(some.sampled_from([1, 2, 3]))
+        topology = tree(ranks, host, rack, oversubscription=draw(some.sampled_from([1.0, 3.0, 7.0])))
+    else:
+        topology = topologies.build(f"{family},{'nodes' if family == 'dgx_h100' else 'gpus'}={ranks // 8 if family == 'dgx_h100' else ranks}")
+    for straggler in draw(some.lists(some.integers(0, ranks - 1), max_size=1)):
+        topology = topology.degrade(rank=straggler, compute=0.8)
+    for link in draw(some.lists(some.sampled_from(topology.links.ends), max_size=1)):
+        topology = topology.degrade(link=link, bandwidth=0.5)
+    return topology
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a random program is made of; degrees and sizes, streams and modes."""
+
+    mesh: DeviceMesh
+    microbatches: int
+    order: str
+    modes: tuple[str, str]
+    streams: dict[str, str]
+    flops: float
+    last_stage: float
+    extra_on: int | None
+    bytes: dict[str, float]
+    sync_each: bool
+    tail: frozenset[str]
+    seed: int
+
+    def program(self) -> Program:
+        """The program: one order per stage, or per stage and data-parallel place where one has more to do."""
+        stages, places = self.mesh.degree("pp"), self.mesh.degree("dp")
+        varies = ("pp",) if self.extra_on is None else ("pp", "dp")
+        blocks, orders = {}, {}
+        for stage in range(stages):
+            for place in range(places if self.extra_on is not None else 1):
+                number = stage * places + place
+                scale = (self.last_stage if stage == stages - 1 else 1.0) * (1.5 if place == self.extra_on else 1.0)
+                for kind in "FB":
+                    blocks[BlockKey(number, kind)] = Block(tuple(self._action(kind, stage, scale)))
+                blocks[BlockKey(number, "optimizer")] = Block(tuple(self._tail(stage)))
+                orders[(stage, place)[: len(varies)]] = self._order(number, stage)
+        return Program(self.mesh, blocks, orders, varies)
+
+    def _order(self, number: int, stage: int) -> tuple[Replay, ...]:
+        count, warm = self.microbatches, min(self.mesh.degree("pp") - 1 - stage, self.microbatches)
+        kinds = {
+            "1f1b": "F" * warm + "FB" * (count - warm) + "B" * warm,
+            "gpipe": "F" * count + "B" * count,
+            "shuffled": "".join(np.random.default_rng([self.seed, stage]).permutation(list("FB" * count))),
+        }[self.order]
+        seen: Counter[str] = Counter()
+        actions = []
+        for kind in kinds:
+            actions.append(Replay(BlockKey(number, kind), seen[kind]))
+            seen[kind] += 1
+        return (*actions, Replay(BlockKey(number, "optimizer"), 0))
+
+    def _action(self, kind: str, stage: int, scale: float) -> list[Op]:
+        """Receive, compute, reduce, shift along cp, compute, reduce, send; in B then the gradients' collective."""
+        forward = kind == "F"
+        last = self.mesh.degree("pp") - 1
+        comes, goes = (stage > 0, stage < last) if forward else (stage < last, stage > 0)
+        hop = {"axis": "pp", "offset": 1 if forward else -1, "tag": kind, "bytes": self.bytes["pp"], "mode": self.modes[not forward]}
+        work = self.flops * scale * (1 if forward else 2)
+        ops: list[Op] = []
+        if comes:
+            ops.append(P2P(name="in", kind="recv", stream=self.streams["pp"], **hop))
+        ops += [_gemm("attention", work, *(["in"] if comes else [])), self._reduce("sum", "attention")]
+        if self.mesh.degree("cp") > 1:
+            ring = {"axis": "cp", "offset": 1, "tag": "ring", "bytes": self.bytes["cp"]}
+            ops.append(P2P(name="ring", kind="shift", stream=self.streams["cp"], after=("attention",), **ring))
+        ops += [_gemm("ffn", 1.7 * work, "sum", *(["ring"] if self.mesh.degree("cp") > 1 else [])), self._reduce("sum2", "ffn")]
+        ops.append(_gemm("norm", 0.1 * work, "sum2"))
+        if not forward and self.sync_each:
+            ops.append(self._gradients("grads", "dp", "ffn"))
+        if goes:
+            ops.append(P2P(name="out", kind="send", stream=self.streams["pp"], after=("norm",), **hop))
+        return ops
+
+    def _tail(self, stage: int) -> list[Op]:
+        """What follows the last action: gradients over one or two streams, tied weights, a norm over all ranks."""
+        ops: list[Op] = [self._gradients("grads_end", "dp", "ffn")]
+        if "second" in self.tail:
+            ops.append(self._gradients("grads_too", "dp_too", "norm"))
+        if "tied" in self.tail and stage in (0, self.mesh.degree("pp") - 1):
+            tied = {"kind": "all_reduce", "axes": ("pp",), "positions": (0, -1), "bytes": self.bytes["dp"] / 3}
+            ops.append(Collective(name="tied", stream="tied", after=("grads_end",), **tied))
+        if "norm" in self.tail:
+            ops.append(Collective(name="all", stream="dp", kind="all_reduce", axes=tuple(self.mesh.axes), bytes=4.0))
+        ops.append(_gemm("optimizer", 0.3 * self.flops, *(op.name for op in ops)))
+        return ops
+
+    def _reduce(self, name: str, after: str) -> Op:
+        return Collective(name=name, stream=self.streams["tp"], after=(after,), kind="all_reduce", axes=("tp",), bytes=self.bytes["tp"])
+
+    def _gradients(self, name: str, stream: str, after: str) -> Op:
+        axes = ("dp", "cp") if "product" in self.tail else ("dp",)
+        return Collective(name=name, stream=stream, after=(after,), kind="reduce_scatter", axes=axes, bytes=self.bytes["dp"])
+
+
+def _gemm(name: str, flops: float, *after: str) -> Op:
+    return Compute(name=name, kind="gemm", flops=flops, shape=(1024, 1024, 1024), after=after)
+
+
+@some.composite
+def plans(draw: some.DrawFn, ranks: int = 64, orders: tuple[str, ...] = ("1f1b", "gpipe"), modes: tuple[str, ...] = MODES) -> Plan:
+    """A random plan on at most so many ranks."""
+    degrees = {"pp": [1, 2, 3, 4], "dp": [1, 2, 3, 4, 8], "cp": [1, 1, 2, 3], "tp": [1, 2, 4]}
+    chosen: dict[str, int] = {}
+    for axis, choices in degrees.items():
+        room = ranks // int(np.prod(list(chosen.values()) or [1]))
+        chosen[axis] = draw(some.sampled_from([degree for degree in choices if degree <= room]))
+    own = {axis: draw(some.sampled_from(["compute", axis])) for axis in ("pp", "tp", "cp")}
+    sizes = some.sampled_from([1e4, 1e6, 3e6, 7e6, 4e7, 1.1e8])
+    return Plan(
+        mesh=DeviceMesh(chosen),
+        microbatches=draw(some.integers(1, 3)),
+        order=draw(some.sampled_from(orders)),
+        modes=(draw(some.sampled_from(modes)), draw(some.sampled_from(modes))),
+        streams=own,
+        flops=draw(some.sampled_from([1e8, 1e11, 3e11, 2e12])),
+        last_stage=draw(some.sampled_from([1.0, 1.0, 1.3])),
+        extra_on=draw(some.sampled_from([None, None, 0])),
+        bytes={axis: draw(sizes) for axis in ("pp", "dp", "cp", "tp")},
+        sync_each=draw(some.booleans()),
+        tail=draw(some.frozensets(some.sampled_from(["second", "tied", "norm", "product"]))),
+        seed=draw(some.integers(0, 999)),
+    )
+
+
+@some.composite
+def systems(draw: some.DrawFn, **options: Any) -> tuple[Program, Topology]:
+    """A random program, and a cluster for it."""
+    plan = draw(plans(**options))
+    return plan.program(), draw(clusters(plan.mesh.size))
+
+
+__all__ = ["MODES", "RELEASING", "Plan", "Played", "Spans", "attempt", "clusters", "plans", "play", "systems", "tree"]
