@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from simulator.deadlock import DeadlockError as DeadlockError
-    from simulator.replay_schedule import replay_schedule as replay_schedule
+    from simulator.schedule_replay import replay_schedule as replay_schedule
     from simulator.result import Result as Result
-    from simulator.simulate import simulate as simulate
-    from simulator.sweep import sweep as sweep
+    from simulator.simulation import simulate as simulate
+    from simulator.sweeps import sweep as sweep
 
 _HOMES = {
     "DeadlockError": "simulator.deadlock",
     "Result": "simulator.result",
-    "replay_schedule": "simulator.replay_schedule",
-    "simulate": "simulator.simulate",
-    "sweep": "simulator.sweep",
+    "replay_schedule": "simulator.schedule_replay",
+    "simulate": "simulator.simulation",
+    "sweep": "simulator.sweeps",
 }
 
 __all__ = ["DeadlockError", "Result", "replay_schedule", "simulate", "sweep"]

@@ -6,11 +6,15 @@ Assumes that a rank computes whenever its compute stream runs a kernel, however 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from simulator.recording import OpRecord, Recording, RunRecord
 from simulator.runs import COMPUTE
 from simulator.script import Place, Script
 from workloads.ops import P2P, Collective, Op
+
+if TYPE_CHECKING:
+    from simulator.rehearsal import Template
 
 ACTIONS = ("F", "B", "I", "W")
 """Kinds of blocks that make up the pipeline phase."""
@@ -55,6 +59,15 @@ def account(script: Script, recording: Recording, until: float = 0.0) -> Account
     return _Book(script, recording).close(until)
 
 
+@dataclass(slots=True)
+class _Runs:
+    """Occurrences of one template in a rank's step: how many, their seconds, and those spent late for the host."""
+
+    count: int = 0
+    seconds: float = 0.0
+    late: float = 0.0
+
+
 class _Book:
     """One pass over the records of a rank."""
 
@@ -63,6 +76,7 @@ class _Book:
         self._account = Account()
         self._found: dict[Place, OpRecord] = {}
         self._before: dict[Place, OpRecord] = {}
+        self._runs: "dict[Template, _Runs]" = {}
         self._is_action = [replay.block.kind in ACTIONS for replay in script.node.order]
         actions = [position for position, action in enumerate(self._is_action) if action]
         self._last_action = max(actions, default=len(self._is_action))
@@ -73,30 +87,40 @@ class _Book:
         for record in self._recording.compute:
             if record.start > cursor:
                 self._gap(cursor, record)
+            cursor = record.end
             if isinstance(record, RunRecord):
-                self._run(record)
+                self._tally(record)
             elif record.ready.address is None:
                 account.compute += record.end - record.start
             else:
                 self._transfer(record, record.start, record.end)
-            if self._is_action[record.position] and (isinstance(record, RunRecord) or record.ready.address is None):
+                continue
+            if self._is_action[record.position]:
                 account.begins = min(account.begins, record.start)
-                account.ends = max(account.ends, record.end)
-            cursor = max(cursor, record.end)
+                account.ends = record.end
+        self._close_runs()
         if until > cursor:
             self._explain(max(self._recording.ops, key=lambda record: record.end), cursor, until)
         account.last = max(cursor, until)
         return account
 
-    def _run(self, record: RunRecord) -> None:
-        """A run that was replayed as one: its template's account, and what its kernels took longer."""
-        inner, template = self._account, record.template
-        late = template.late(record.host - record.start, self._script.interval)
-        account = template.account
-        inner.launch += account.launch + late
-        inner.idle += account.idle + sum(high - low for low, high in account.waits)
-        inner.exposed.update(account.exposed)
-        inner.compute += account.compute + (record.end - record.start - late - template.length)
+    def _tally(self, record: RunRecord) -> None:
+        """Note a run that was replayed as one; its template's account is booked once for all its occurrences."""
+        runs = self._runs.setdefault(record.template, _Runs())
+        runs.count += 1
+        runs.seconds += record.end - record.start
+        runs.late += record.late
+
+    def _close_runs(self) -> None:
+        """Book every template's account as often as it occurred, and what its kernels took longer."""
+        book = self._account
+        for template, runs in self._runs.items():
+            account, count = template.account, runs.count
+            book.launch += count * account.launch + runs.late
+            book.idle += count * (account.idle + sum(high - low for low, high in account.waits))
+            for axis, exposed in account.exposed.items():
+                book.exposed[axis] += count * exposed
+            book.compute += count * account.compute + (runs.seconds - runs.late - count * template.length)
 
     def _gap(self, low: float, record: OpRecord | RunRecord) -> None:
         """The compute stream stood still before a record: for ops on other streams first, then for the host."""

@@ -58,7 +58,7 @@ def main() -> None:
 def run(model: str, topology: str, plan: str, **options: Any) -> None:
     """Simulate one training step of MODEL on TOPOLOGY, cut up by PLAN."""
     import topologies
-    from simulator.simulate import simulate
+    from simulator.simulation import simulate
     from workloads.step import TrainingStep
 
     outputs = {name: options.pop(name) for name in ("gantt", "trace")}
@@ -88,7 +88,7 @@ def run(model: str, topology: str, plan: str, **options: Any) -> None:
 @JSON
 def gantt(schedule: str, stages: int, microbatches: int, **options: Any) -> None:
     """Replay a pipeline SCHEDULE by itself: its figures and its picture."""
-    from simulator.replay_schedule import replay_schedule
+    from simulator.schedule_replay import replay_schedule
     from workloads import schedules
 
     out, as_json, virtual = options.pop("out"), options.pop("as_json"), options.pop("virtual")

@@ -15,10 +15,17 @@ def check(engine: Engine) -> None:
     if waiting:
         named = [
             f"rank {node.rank} waits in {underway.ready.op.name!r} for {_missing(engine, node, underway)}"
-            for node, underway in waiting
+            for node, underway in waiting[:8]
         ]
-        more = f"; and {len(named) - 8} more" if len(named) > 8 else ""
-        raise DeadlockError(f"deadlock at {engine.environment.now:g} s: {'; '.join(named[:8])}{more}")
+        more = f"; and {len(waiting) - 8} more" if len(waiting) > 8 else ""
+        raise DeadlockError(f"deadlock at {_halt(engine):g} s: {'; '.join(named)}{more}")
+
+
+def _halt(engine: Engine) -> float:
+    """When something happened last; superseded events carry the clock further than that."""
+    ends = (record.end for state in engine.states for record in state.recording.records)
+    starts = (underway.start for state in engine.states for underway in state.underway.values())
+    return max(*ends, *starts, 0.0)
 
 
 def _missing(engine: Engine, node: Node, underway: Underway) -> str:
@@ -30,6 +37,7 @@ def _missing(engine: Engine, node: Node, underway: Underway) -> str:
     ]
     absent = {index for exchange in exchanges for index, _, _ in exchange.communicator.members - exchange.arrived}
     if not absent:
-        return "a message that nobody sends"
+        sent = all(exchange.communicator.sends for exchange in exchanges)
+        return "a message that nobody takes" if sent else "a message that nobody sends"
     ranks = sorted(engine.quotient.nodes[index].rank for index in absent)
     return "rank" + ("s " if len(ranks) > 1 else " ") + ", ".join(map(str, ranks))

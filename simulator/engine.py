@@ -8,7 +8,7 @@ import simpy
 from simpy.events import Event, Process
 
 from simulator.blocks import ReadyOp, Run
-from simulator.fluid import Network, SharedNetwork, UnsharedNetwork
+from simulator.fluid import Network, SharedNetwork, Sharing, UnsharedNetwork
 from simulator.instant import Instant
 from simulator.processor import Processor
 from simulator.progress import Progress
@@ -19,7 +19,7 @@ from simulator.runs import COMPUTE
 from simulator.script import Place, Script
 
 Waits = Generator[Event, Any, None]
-NETWORKS: dict[str, Callable[[simpy.Environment, Instant, Sequence[float]], Network]] = {
+NETWORKS: dict[str, Callable[[simpy.Environment, Instant, Sharing], Network]] = {
     "shared": SharedNetwork,
     "unshared": UnsharedNetwork,
 }
@@ -70,7 +70,7 @@ class Engine:
         self.environment = environment = simpy.Environment()
         self.shortcuts: Shortcuts | None = None
         instant = Instant(environment)
-        self.network = NETWORKS[network](environment, instant, quotient.capacities)
+        self.network = NETWORKS[network](environment, instant, Sharing.of(quotient))
         self.states = [NodeState(script, _processor(script.node, environment, instant)) for script in scripts]
         processors = {state.node.index: state.processor for state in self.states}
         recordings = {state.node.index: state.recording for state in self.states}

@@ -2,14 +2,18 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 import simpy
 
 from simulator.instant import Instant
 from simulator.progress import Progress
-from simulator.quotient import Stretch
+from simulator.quotient import Quotient, Stretch
+
+
+_ALMOST = 1 - 1e-9
+"""A link that full demand fills to no more than this share is never what limits a flow."""
 
 
 class Flow:
@@ -29,19 +33,23 @@ class Network(Protocol):
         """Send `left` bytes of a stretch on their way."""
         ...
 
+    def busy(self, links: Iterable[int]) -> bool:
+        """Whether any of the links carries something that a new flow would meet."""
+        ...
+
 
 class SharedNetwork:
-    """Links shared max-min. A flow alone on all its links is a single timeout; only contact starts sharing.
+    """Links shared max-min. A flow that meets nobody is a single timeout; only contact starts sharing.
 
-    Flows that arrive or leave at one instant are handled together, and only the component of flows that
-    touch each other over links is solved again.
+    Flows meet on a link if it cannot carry all of them at the rates they would have alone: other links never
+    decide. Flows that arrive or leave at one instant are handled together, and only the component of flows
+    that meet each other, directly or through others, is solved again.
     """
 
-    def __init__(self, environment: simpy.Environment, instant: Instant, capacities: Sequence[float]) -> None:
-        self._environment, self._instant, self._capacities = environment, instant, capacities
-        self._on_link: dict[int, dict[Flow, None]] = {}
+    def __init__(self, environment: simpy.Environment, instant: Instant, sharing: "Sharing") -> None:
+        self._environment, self._instant, self._sharing = environment, instant, sharing
+        self._on_link: dict[int, dict[Flow, float]] = {}
         self._changed: dict[int, None] = {}
-        self._alone: dict[tuple[Stretch, float], float] = {}
 
     def start(self, stretch: Stretch, priority: float, left: float, arrived: Callable[[], None]) -> Flow:
         """Send `left` bytes of a stretch on their way; `arrived` is called when the last one is there."""
@@ -52,13 +60,17 @@ class SharedNetwork:
             arrived()
 
         flow.progress.event.callbacks.append(end)
-        met = [link for link in stretch.loads if self._on_link.get(link)]
-        for link in stretch.loads:
-            self._on_link.setdefault(link, {})[flow] = None
+        alone = self._sharing.alone(stretch, priority)
+        met = []
+        for link, demand in alone.demands.items():
+            others = self._on_link.setdefault(link, {})
+            others[flow] = demand
+            if len(others) > 1 and self._sharing.crowded(link, others.values()):
+                met.append(link)
         if met:
             self._change(met)
         else:
-            flow.progress.proceed(self._environment, self._rate_alone(stretch, priority))
+            flow.progress.proceed(self._environment, alone.rate)
         return flow
 
     def busy(self, links: Iterable[int]) -> bool:
@@ -67,11 +79,11 @@ class SharedNetwork:
 
     def _leave(self, flow: Flow) -> None:
         left_behind = []
-        for link in flow.stretch.loads:
+        for link in self._sharing.alone(flow.stretch, flow.priority).demands:
             others = self._on_link[link]
-            del others[flow]
-            if others:
+            if len(others) > 1 and self._sharing.crowded(link, others.values()):
                 left_behind.append(link)
+            del others[flow]
         if left_behind:
             self._change(left_behind)
 
@@ -79,49 +91,114 @@ class SharedNetwork:
         self._changed.update(dict.fromkeys(links))
         self._instant.settle(self._settle)
 
-    def _rate_alone(self, stretch: Stretch, priority: float) -> float:
-        key = stretch, priority
-        if key not in self._alone:
-            self._alone[key] = max_min_rates([(stretch, priority)], self._capacities)[0]
-        return self._alone[key]
-
     def _settle(self) -> None:
         changed, self._changed = self._changed, {}
         while changed:
             flows = self._component(changed.popitem()[0], changed)
-            rates = max_min_rates([(flow.stretch, flow.priority) for flow in flows], self._capacities)
-            for flow, rate in zip(flows, rates, strict=True):
+            rates = self._sharing.rates([(flow.stretch, flow.priority) for flow in flows])
+            for flow in flows:
+                rate = rates[flow.stretch, flow.priority]
                 if flow.progress.rate != rate:
                     flow.progress.proceed(self._environment, rate)
 
     def _component(self, link: int, changed: dict[int, None]) -> list[Flow]:
-        """Flows connected to a link over shared links; takes the component's links out of `changed`."""
-        flows: dict[Flow, None] = {}
-        links, seen = [link], {link}
-        while links:
-            for flow in self._on_link.get(links.pop(), ()):
-                if flow in flows:
+        """Flows that were on a link or meet those; takes the component's links out of `changed`."""
+        flows = dict.fromkeys(self._on_link[link])
+        front, covered, passed = list(flows), {link}, {link}
+        while front:
+            flow = front.pop()
+            for each in self._sharing.alone(flow.stretch, flow.priority).demands:
+                others = self._on_link[each]
+                if each in passed or len(others) < 2:
                     continue
-                flows[flow] = None
-                fresh = [each for each in flow.stretch.loads if each not in seen]
-                seen.update(fresh)
-                links += fresh
-        for each in seen:
+                passed.add(each)
+                if self._sharing.crowded(each, others.values()):
+                    covered.add(each)
+                    fresh = [other for other in others if other not in flows]
+                    flows.update(dict.fromkeys(fresh))
+                    front += fresh
+        for each in covered:
             changed.pop(each, None)
         return list(flows)
+
+
+class Alone(NamedTuple):
+    """A flow that meets nobody: its rate, and what it then asks of each link that may be short, bytes/s."""
+
+    rate: float
+    demands: dict[int, float]
+
+
+class Sharing:
+    """How links are shared by the flows of some stretches; every set of flows is solved once and kept.
+
+    Of two links of which the narrower always fills first, only the narrower is looked at.
+    """
+
+    def __init__(self, capacities: Sequence[float], stretches: Iterable[Stretch] = ()) -> None:
+        self._capacities = capacities
+        self._spare = _spare_links(capacities, stretches)
+        self._alone: dict[tuple[Stretch, float], Alone] = {}
+        self._solved: dict[Hashable, dict[tuple[Stretch, float], float]] = {}
+
+    @classmethod
+    def of(cls, quotient: Quotient) -> "Sharing":
+        """How the links of a quotient are shared by its transfers; found once."""
+        transfers = [each for communicator in quotient.communicators for each in communicator.transfers.values()]
+        stretches = [stretch for transfer in transfers for stretch in transfer.stretches]
+        return quotient.once("sharing", lambda: cls(quotient.capacities, stretches))
+
+    def alone(self, stretch: Stretch, priority: float) -> Alone:
+        """Rate and demands of a flow without company."""
+        key = stretch, priority
+        if key not in self._alone:
+            rate = self._solve([key])[0]
+            short = {link: weights for link, weights in stretch.loads.items() if link not in self._spare}
+            self._alone[key] = Alone(rate, {link: rate * _load(weights) for link, weights in short.items()})
+        return self._alone[key]
+
+    def crowded(self, link: int, demands: Iterable[float]) -> bool:
+        """Whether a link may be too narrow for what flows would like to send over it."""
+        return math.fsum(demands) > self._capacities[link] * _ALMOST
+
+    def rates(self, flows: Sequence[tuple[Stretch, float]]) -> dict[tuple[Stretch, float], float]:
+        """Fair rates of flows that meet; equal flows have equal rates."""
+        key = frozenset(Counter(flows).items())
+        if key not in self._solved:
+            self._solved[key] = dict(zip(flows, self._solve(flows), strict=True))
+        return self._solved[key]
+
+    def _solve(self, flows: Sequence[tuple[Stretch, float]]) -> list[float]:
+        return max_min_rates(flows, self._capacities, self._spare)
+
+
+def _load(weights: Iterable[tuple[float, int]]) -> float:
+    """What a stretch puts on a link, as a multiple of its rate."""
+    return math.fsum(weight * count for weight, count in weights)
+
+
+def _spare_links(capacities: Sequence[float], stretches: Iterable[Stretch]) -> frozenset[int]:
+    """Links that never limit a flow: whatever crosses them fills one and the same narrower link first."""
+    narrower: dict[int, set[int]] = {}
+    for stretch in stretches:
+        filled = {link: _load(weights) / capacities[link] for link, weights in stretch.loads.items()}
+        for link, share in filled.items():
+            mine = {each for each in filled if filled[each] >= share and capacities[each] < capacities[link]}
+            narrower[link] = narrower[link] & mine if link in narrower else mine
+    return frozenset(link for link, found in narrower.items() if found or capacities[link] == math.inf)
 
 
 class UnsharedNetwork:
     """Every flow at the rate it has alone: the closed form without contention, an oracle for the other."""
 
-    def __init__(self, environment: simpy.Environment, instant: Instant, capacities: Sequence[float]) -> None:  # noqa: ARG002
-        self._environment, self._capacities = environment, capacities
+    def __init__(self, environment: simpy.Environment, instant: Instant, sharing: Sharing) -> None:  # noqa: ARG002
+        self._environment, self._sharing = environment, sharing
 
     def start(self, stretch: Stretch, priority: float, left: float, arrived: Callable[[], None]) -> Flow:
         """Send `left` bytes of a stretch on their way, as if nothing else did."""
         flow = Flow(self._environment, stretch, priority, left)
         flow.progress.event.callbacks.append(lambda _: arrived())
-        flow.progress.proceed(self._environment, max_min_rates([(stretch, priority)], self._capacities)[0])
+        flow.progress.proceed(self._environment, self._sharing.alone(stretch, priority).rate)
         return flow
 
     def busy(self, links: Iterable[int]) -> bool:  # noqa: ARG002
@@ -129,14 +206,16 @@ class UnsharedNetwork:
         return False
 
 
-def max_min_rates(flows: Sequence[tuple[Stretch, float]], capacities: Sequence[float]) -> list[float]:
+def max_min_rates(
+    flows: Sequence[tuple[Stretch, float]], capacities: Sequence[float], spare: frozenset[int] = frozenset()
+) -> list[float]:
     """Weighted max-min fair rates (progressive filling) of flows, bytes/s on each one's most loaded link.
 
     All flows' levels, rate / priority, rise together; a flow stops when a link it crosses is full or its
-    own cap is reached. Sums group equal values, multiply each by its count once, and are correctly
+    own cap is reached. `spare` links never decide. Sums group equal values, multiply each by its count once, and are correctly
     rounded, so that the result depends neither on the order of flows nor on how many one entry stands for.
     """
-    filling = _Filling(flows, capacities)
+    filling = _Filling(flows, capacities, spare)
     while filling.growing:
         filling.raise_level()
     return filling.rates
@@ -145,16 +224,21 @@ def max_min_rates(flows: Sequence[tuple[Stretch, float]], capacities: Sequence[f
 class _Filling:
     """One progressive filling: per link, the load of growing flows (per level) and of stopped ones (bytes/s)."""
 
-    def __init__(self, flows: Sequence[tuple[Stretch, float]], capacities: Sequence[float]) -> None:
+    def __init__(
+        self, flows: Sequence[tuple[Stretch, float]], capacities: Sequence[float], spare: frozenset[int]
+    ) -> None:
         self._flows, self._capacities = flows, capacities
+        self._loads = [
+            {link: weights for link, weights in stretch.loads.items() if link not in spare} for stretch, _ in flows
+        ]
         self.rates = [math.inf] * len(flows)
         self.growing = set(range(len(flows)))
         self._level = 0.0
         self._crossing: dict[int, list[int]] = {}
         self._rising: dict[int, Counter[float]] = {}
         self._settled: dict[int, Counter[float]] = {}
-        for index, (stretch, priority) in enumerate(flows):
-            for link, weights in stretch.loads.items():
+        for index, (_, priority) in enumerate(flows):
+            for link, weights in self._loads[index].items():
                 self._crossing.setdefault(link, []).append(index)
                 rising = self._rising.setdefault(link, Counter())
                 self._settled.setdefault(link, Counter())
@@ -177,9 +261,9 @@ class _Filling:
         self.growing -= stopping
         touched = set()
         for index in stopping:
-            stretch, priority = self._flows[index]
+            priority = self._flows[index][1]
             self.rates[index] = self._level * priority
-            for link, weights in stretch.loads.items():
+            for link, weights in self._loads[index].items():
                 touched.add(link)
                 for weight, count in weights:
                     self._rising[link][priority * weight] -= count

@@ -4,9 +4,9 @@ Without folding every rank, communicator and link is a class of its own, so one 
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from simulator.system import Stage, System, system
 from topologies import Accelerator, Topology
 from workloads.program import Program, Replay
 
+Value = TypeVar("Value")
 Arrival = tuple[int, Slot, int]
 """Who arrives at a transfer: (node, slot, role)."""
 Loads = Mapping[int, tuple[tuple[float, int], ...]]
@@ -68,22 +69,21 @@ class Transfer:
 class Communicator:
     """A class of communicators: who must arrive, who of them sends a message, and a transfer per payload.
 
-    `sends` is false for a channel into which nobody sends: what waits there waits for ever.
+    `sends` is false for a channel into which nobody sends, `takes` for one from which nobody receives: what
+    waits there waits for ever.
     """
 
     axes: tuple[str, ...]
     members: frozenset[Arrival]
     senders: frozenset[Arrival]
     sends: bool
+    takes: bool
     transfers: Mapping[Payload, Transfer]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quotient:
-    """The system that is replayed, and the partition that made it.
-
-    `templates` keeps the runs rehearsed on it, per kind of network.
-    """
+    """The system that is replayed, and the partition that made it; `cache` keeps what follows from it."""
 
     program: Program
     topology: Topology
@@ -91,7 +91,14 @@ class Quotient:
     communicators: tuple[Communicator, ...]
     capacities: tuple[float, ...]
     partition: Partition
-    templates: dict[str, Any] = field(default_factory=dict)
+    cache: dict[str, Any] = field(default_factory=dict)
+
+    def once(self, name: str, make: Callable[[], Value]) -> Value:
+        """A value that depends on the quotient alone, made when first asked for."""
+        if name not in self.cache:
+            self.cache[name] = make()
+        value: Value = self.cache[name]
+        return value
 
 
 def quotient(program: Program, topology: Topology, *, fold: bool = True) -> Quotient:
@@ -190,7 +197,8 @@ def _communicator(
             transfers[payload] = _transfer(whole, index, number - whole.first[index], payload, batches, loads)
     senders = frozenset(arrival for arrival in arrivals if arrival[2] == SENDER)
     sends = any(role != RECEIVER for _, _, role in arrivals)
-    return Communicator(_axes(family), frozenset(arrivals), senders, sends, transfers)
+    takes = any(role != SENDER for _, _, role in arrivals)
+    return Communicator(_axes(family), frozenset(arrivals), senders, sends, takes, transfers)
 
 
 def _axes(family: Family) -> tuple[str, ...]:

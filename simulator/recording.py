@@ -21,13 +21,17 @@ class OpRecord(NamedTuple):
 
 
 class RunRecord(NamedTuple):
-    """A run that was replayed as one: its ops are the template's, shifted; `host` is when its first op was launched."""
+    """A run that was replayed as one: its ops are the template's, shifted.
+
+    `host` is when its first op was launched, and `late` how long the run waited for the host's launches.
+    """
 
     position: int
     run: Run
     start: float
     end: float
     host: float
+    late: float
     template: "Template"
 
 

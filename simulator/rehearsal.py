@@ -10,7 +10,7 @@ from simulator.activity import Floats
 from simulator.blocks import ReadyBlock, Run
 from simulator.communicators import Payload
 from simulator.engine import Engine
-from simulator.quotient import Node, Quotient, Stretch
+from simulator.quotient import Node, Quotient
 from simulator.runs import COMPUTE
 from simulator.script import Place, Script
 
@@ -21,16 +21,16 @@ class Template:
 
     `starts`, `began`, `ends` and `launches` (how many launches after the first op's) are in the order of the
     run's ops. `length` is when the compute stream goes on. `serial`: each op starts when the one before has
-    ended, so that waiting for the host delays all that follow. `links` are those that its collectives cross.
+    ended, so that waiting for the host delays all that follow.
     """
 
     starts: Floats
     began: Floats
     ends: Floats
     launches: Floats
+    last_launch: float
     length: float
     serial: bool
-    links: frozenset[int]
     account: Account
 
     def delays(self, lead: float, interval: float) -> Floats:
@@ -39,7 +39,7 @@ class Template:
 
     def late(self, lead: float, interval: float) -> float:
         """How late the whole run is then, seconds."""
-        if lead + interval * self.launches[-1] <= 0.0:
+        if lead + interval * self.last_launch <= 0.0:
             return 0.0
         return float(self.delays(lead, interval)[-1])
 
@@ -85,22 +85,16 @@ def template(engine: Engine, node: Node, run: Run) -> Template | None:
         began=np.array([each.began for each in ordered]),
         ends=np.array([each.end for each in ordered]),
         launches=np.array([float(ready.place - run.ops[0].place) for ready in run.ops]),
+        last_launch=float(run.ops[-1].place - run.ops[0].place),
         length=length,
         serial=serial,
-        links=frozenset(link for stretch in stretches(engine.quotient, node, run) for link in stretch.loads),
         account=account(state.script, state.recording, length),
     )
 
 
-def stretches(quotient: Quotient, node: Node, run: Run) -> Iterator[Stretch]:
-    """Every stretch of every transfer that a run makes."""
-    for payload, number in calls(node, run):
-        yield from quotient.communicators[number].transfers[payload].stretches
-
-
 def calls(node: Node, run: Run) -> Iterator[tuple[Payload, int]]:
     """What a run moves, and the communicator classes on which it does."""
-    for address in {ready.address for ready in run.ops if ready.address is not None}:
+    for address in dict.fromkeys(ready.address for ready in run.ops if ready.address is not None):
         for part in node.parts.get(address.slot, ()):
             yield address.payload, part.communicator
 

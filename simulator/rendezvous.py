@@ -181,9 +181,9 @@ class Rendezvous:
     def _complete(self, exchange: Exchange, mode: str) -> bool:
         """Whether everybody has arrived whom the transfer needs to start."""
         communicator = exchange.communicator
-        if not communicator.sends:
-            return False
-        return exchange.arrived >= (communicator.senders if mode in ("latency", "send_block") else communicator.members)
+        if mode in ("latency", "send_block"):
+            return communicator.sends and exchange.arrived >= communicator.senders
+        return communicator.sends and communicator.takes and exchange.arrived >= communicator.members
 
     def _hold(self, node: int, share: float, multiplicity: int) -> None:
         if share:

@@ -11,7 +11,8 @@ from simulator.engine import Engine
 from simulator.quotient import Quotient
 from simulator.recording import Recording
 from simulator.script import Script
-from simulator.shortcuts import Actions, Flights, Templates
+from simulator.shortcuts import Actions, Flights
+from simulator.templates import Templates
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,10 @@ class Manner:
     network: str = "shared"
 
 
-def replay(quotient: Quotient, scripts: Sequence[Script], manner: Manner) -> list[Recording]:
+def replay(whole: Quotient, scripts: Sequence[Script], manner: Manner) -> list[Recording]:
     """Replay all nodes to the end and return what each did; a deadlock raises."""
-    engine = Engine(quotient, scripts, manner.network)
-    templates = quotient.templates.setdefault(manner.network, Templates(quotient, manner.network))
+    engine = Engine(whole, scripts, manner.network)
+    templates = whole.once(f"templates.{manner.network}", lambda: Templates(whole, manner.network))
     if manner.detail == "actions":
         engine.shortcuts = Actions(engine, templates)
     elif manner.shortcuts:
@@ -43,12 +44,12 @@ def replay(quotient: Quotient, scripts: Sequence[Script], manner: Manner) -> lis
     return [state.recording for state in engine.states]
 
 
-def scripts(quotient: Quotient, compute: ComputeModel, *, launch: bool = True) -> list[Script]:
+def scripts(whole: Quotient, compute: ComputeModel, *, launch: bool = True) -> list[Script]:
     """What every node of a quotient replays."""
-    program = quotient.program
+    program = whole.program
     workshop = Workshop(program, compute)
     written = []
-    for node in quotient.nodes:
+    for node in whole.nodes:
         blocks = [workshop.ready(program.blocks[each.block], node.accelerator) for each in node.order]
         written.append(Script.of(node, blocks, kernels(node.accelerator.name).launch_interval if launch else 0.0))
     return written

@@ -70,7 +70,8 @@ def gather(block: Resolved, inner: frozenset[str], imported: frozenset[str]) -> 
             yield (place,)
             continue
         alone = op.stream == COMPUTE and not isinstance(op, Compute)
-        opening = bool(block.imports[place]) or any(block.stream(each) in outer for each in block.waits[place])
+        outside = (each for each in block.waits[place] if each not in run and block.stream(each) != COMPUTE)
+        opening = bool(block.imports[place]) or any(True for _ in outside)
         if run and (alone or (opening and op.stream == COMPUTE)):
             yield tuple(run)
             run = []

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 
-import simpy
 from simpy.events import Event
 
 from simulator.blocks import Run
 from simulator.engine import Engine, NodeState, Underway, Waits
 from simulator.progress import Progress
-from simulator.quotient import Quotient, Stretch
+from simulator.quotient import Stretch
 from simulator.recording import OpRecord, RunRecord
-from simulator.rehearsal import Template, calls, rehearse, stretches, template
+from simulator.rehearsal import Template, rehearse
 from simulator.rendezvous import Call
+from simulator.templates import Templates
 
 
 class Flight:
@@ -21,41 +21,17 @@ class Flight:
     once contact has opened it.
     """
 
-    __slots__ = ("event", "host", "late", "position", "resumed", "run", "start", "state", "template")
+    __slots__ = ("event", "host", "late", "links", "position", "resumed", "run", "start", "state", "template")
     event: Event
 
-    def __init__(self, state: NodeState, position: int, run: Run, found: Template, start: float) -> None:
+    def __init__(
+        self, state: NodeState, position: int, run: Run, found: Template, links: frozenset[int], start: float
+    ) -> None:
         self.state, self.position, self.run, self.template, self.start = state, position, run, found, start
         self.host = state.script.host(position, run.ops[0].place)
         self.late = found.late(self.host - start, state.script.interval)
+        self.links = links
         self.resumed: Mapping[int, Underway | None] | None = None
-
-
-class Templates:
-    """Finds the template of a node's run, rehearsing each kind of run once per quotient."""
-
-    def __init__(self, quotient: Quotient, network: str) -> None:
-        self._quotient, self._network = quotient, network
-        self._found: dict[tuple[int, Run], Template | None] = {}
-
-    def alone(self, state: NodeState, run: Run) -> Template | None:
-        """The template of a run whose collectives join nobody but the node's own class."""
-        key = state.node.index, run
-        if key not in self._found:
-            self._found[key] = self._rehearse(state, run) if self._private(state, run) else None
-        return self._found[key]
-
-    def _private(self, state: NodeState, run: Run) -> bool:
-        index = state.node.index
-        communicators = {communicator for _, communicator in calls(state.node, run)}
-        return all(
-            each[0] == index for number in communicators for each in self._quotient.communicators[number].members
-        )
-
-    def _rehearse(self, state: NodeState, run: Run) -> Template | None:
-        engine = rehearse(self._quotient, {state.node.index: run}, self._network)
-        engine.environment.run()
-        return template(engine, state.node, run)
 
 
 class Flights:
@@ -68,12 +44,15 @@ class Flights:
 
     def replay(self, state: NodeState, position: int, run: Run) -> Waits | None:
         """Replay a run as one, unless something foreign is in its way already."""
-        found = self._templates.alone(state, run)
-        if found is None or not state.processor.idle or self._engine.network.busy(found.links):
+        if not state.processor.idle or any(tail.is_alive for tail in state.tails.values()):
             return None
-        if any(link in self._by_link for link in found.links) or any(tail.is_alive for tail in state.tails.values()):
+        links = self._templates.own_links(state.node, run)
+        if links is None or self._engine.network.busy(links) or any(link in self._by_link for link in links):
             return None
-        flight = Flight(state, position, run, found, self._engine.environment.now)
+        found = self._templates.find(state.node, run)
+        if found is None:
+            return None
+        flight = Flight(state, position, run, found, links, self._engine.environment.now)
         if not found.serial and flight.late:
             return None
         return self._fly(flight)
@@ -81,21 +60,23 @@ class Flights:
     def _fly(self, flight: Flight) -> Waits:
         state, environment = flight.state, self._engine.environment
         self._by_node[state.node.index] = flight
-        self._by_link.update(dict.fromkeys(flight.template.links, flight))
+        self._by_link.update(dict.fromkeys(flight.links, flight))
         flight.event = environment.timeout(flight.template.length + flight.late)
         yield flight.event
         if flight.resumed is not None:
             yield from self._engine.step_through(state, flight.position, flight.run, flight.resumed)
             return
         self._land(flight)
-        record = RunRecord(flight.position, flight.run, flight.start, environment.now, flight.host, flight.template)
+        record = RunRecord(
+            flight.position, flight.run, flight.start, environment.now, flight.host, flight.late, flight.template
+        )
         state.recording.compute.append(record)
         for place in flight.run.outward:
             state.finish((flight.position, place))
 
     def _land(self, flight: Flight) -> None:
         del self._by_node[flight.state.node.index]
-        for link in flight.template.links:
+        for link in flight.links:
             del self._by_link[link]
 
     def links(self, stretch: Stretch) -> None:
@@ -175,14 +156,16 @@ class Actions:
 
     def replay(self, state: NodeState, position: int, run: Run) -> Waits | None:
         """Replay a run as one piece of work."""
-        found = self._templates.alone(state, run)
+        if any(tail.is_alive for tail in state.tails.values()):
+            return None
+        found = self._templates.find(state.node, run)
         return None if found is None else self._work(state, position, run, found)
 
     def _work(self, state: NodeState, position: int, run: Run, found: Template) -> Waits:
         environment = self._engine.environment
         start, host = environment.now, state.script.host(position, run.ops[0].place)
-        length = found.length + found.late(host - start, state.script.interval)
-        yield state.processor.start(length * state.node.speed).event
-        state.recording.compute.append(RunRecord(position, run, start, environment.now, host, found))
+        late = found.late(host - start, state.script.interval)
+        yield state.processor.start((found.length + late) * state.node.speed).event
+        state.recording.compute.append(RunRecord(position, run, start, environment.now, host, late, found))
         for place in run.outward:
             state.finish((position, place))

@@ -71,20 +71,16 @@ class Timeline:
         return {name: np.concatenate(values) for name, values in columns.items()}
 
     def actions(self) -> Columns:
-        """One row per block of each node: from its first kernel to the end of its last."""
+        """One row per action of each node, from its first kernel to the end of its last; other kernels one by one."""
         rows: list[tuple[int, int, int, str, int, float, float]] = []
         for script, recording in zip(self.scripts, self.recordings, strict=True):
-            bounds: dict[int, tuple[float, float]] = {}
-            for record in recording.compute:
-                if isinstance(record, RunRecord) or record.ready.address is None:
-                    begun = bounds.get(record.position, (record.start, 0.0))[0]
-                    bounds[record.position] = begun, record.end
             node = script.node
-            for position, (start, end) in sorted(bounds.items()):
+            for position, start, end in _merged(script, recording):
                 block, microbatch = node.order[position]
                 rows.append((node.rank, node.ranks, block.stage, block.kind, microbatch, start, end))
         names = ("rank", "ranks_in_class", "stage", "action", "microbatch", "start_seconds", "end_seconds")
-        return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {name: [] for name in names}
+        columns = zip(*rows, strict=True) if rows else [()] * len(names)
+        return dict(zip(names, map(list, columns), strict=True))
 
     def _spans(self, script: Script, recording: Recording) -> Iterator[Columns]:
         """Columns of a node, its single ops first, then its runs."""
@@ -116,6 +112,19 @@ class Timeline:
             "end_seconds": times[2],
             "message": np.array(message),
         }
+
+
+def _merged(script: Script, recording: Recording) -> list[tuple[int, float, float]]:
+    """(position, start, end) of a node's kernels in order, those of one action in one piece."""
+    merged: list[tuple[int, float, float]] = []
+    for record in recording.compute:
+        if isinstance(record, RunRecord) or record.ready.address is None:
+            start = record.start
+            action = script.node.order[record.position].block.kind in ACTIONS
+            if action and merged and merged[-1][0] == record.position:
+                start = merged.pop()[1]
+            merged.append((record.position, start, record.end))
+    return merged
 
 
 def shifted(record: RunRecord, script: Script) -> list[Floats]:

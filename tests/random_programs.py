@@ -58,7 +58,9 @@ class Played:
         for number, communicator in enumerate(self.quotient.communicators):
             node, slot, role = min(communicator.senders or communicator.members, key=repr)
             calls = Counter(ready.address.payload for ready in self._calls(node) if ready.address.slot == slot)
-            assert any(part.communicator == number and part.role == role for part in self.quotient.nodes[node].parts[slot])
+            assert any(
+                part.communicator == number and part.role == role for part in self.quotient.nodes[node].parts[slot]
+            )
             for payload, count in calls.items():
                 for stretch in communicator.transfers[payload].stretches:
                     for link, weights in stretch.loads.items():
@@ -67,7 +69,11 @@ class Played:
 
     def _calls(self, node: int) -> list[Any]:
         script = self.scripts[node]
-        return [script.blocks[position].ops[place] for position, place in self._places(node) if self._talks(script, position, place)]
+        return [
+            script.blocks[position].ops[place]
+            for position, place in self._places(node)
+            if self._talks(script, position, place)
+        ]
 
     def _places(self, node: int) -> list[tuple[int, int]]:
         return list(self.spans(self.quotient.nodes[node].rank))
@@ -124,7 +130,9 @@ def clusters(draw: some.DrawFn, ranks: int) -> Topology:
         host, rack = draw(some.sampled_from([2, 4, 8])), draw(some.sampled_from([1, 2, 3]))
         topology = tree(ranks, host, rack, oversubscription=draw(some.sampled_from([1.0, 3.0, 7.0])))
     else:
-        topology = topologies.build(f"{family},{'nodes' if family == 'dgx_h100' else 'gpus'}={ranks // 8 if family == 'dgx_h100' else ranks}")
+        topology = topologies.build(
+            f"{family},{'nodes' if family == 'dgx_h100' else 'gpus'}={ranks // 8 if family == 'dgx_h100' else ranks}"
+        )
     for straggler in draw(some.lists(some.integers(0, ranks - 1), max_size=1)):
         topology = topology.degrade(rank=straggler, compute=0.8)
     for link in draw(some.lists(some.sampled_from(topology.links.ends), max_size=1)):
@@ -183,7 +191,13 @@ class Plan:
         forward = kind == "F"
         last = self.mesh.degree("pp") - 1
         comes, goes = (stage > 0, stage < last) if forward else (stage < last, stage > 0)
-        hop = {"axis": "pp", "offset": 1 if forward else -1, "tag": kind, "bytes": self.bytes["pp"], "mode": self.modes[not forward]}
+        hop = {
+            "axis": "pp",
+            "offset": 1 if forward else -1,
+            "tag": kind,
+            "bytes": self.bytes["pp"],
+            "mode": self.modes[not forward],
+        }
         work = self.flops * scale * (1 if forward else 2)
         ops: list[Op] = []
         if comes:
@@ -192,7 +206,10 @@ class Plan:
         if self.mesh.degree("cp") > 1:
             ring = {"axis": "cp", "offset": 1, "tag": "ring", "bytes": self.bytes["cp"]}
             ops.append(P2P(name="ring", kind="shift", stream=self.streams["cp"], after=("attention",), **ring))
-        ops += [_gemm("ffn", 1.7 * work, "sum", *(["ring"] if self.mesh.degree("cp") > 1 else [])), self._reduce("sum2", "ffn")]
+        ops += [
+            _gemm("ffn", 1.7 * work, "sum", *(["ring"] if self.mesh.degree("cp") > 1 else [])),
+            self._reduce("sum2", "ffn"),
+        ]
         ops.append(_gemm("norm", 0.1 * work, "sum2"))
         if not forward and self.sync_each:
             ops.append(self._gradients("grads", "dp", "ffn"))
@@ -214,11 +231,20 @@ class Plan:
         return ops
 
     def _reduce(self, name: str, after: str) -> Op:
-        return Collective(name=name, stream=self.streams["tp"], after=(after,), kind="all_reduce", axes=("tp",), bytes=self.bytes["tp"])
+        return Collective(
+            name=name,
+            stream=self.streams["tp"],
+            after=(after,),
+            kind="all_reduce",
+            axes=("tp",),
+            bytes=self.bytes["tp"],
+        )
 
     def _gradients(self, name: str, stream: str, after: str) -> Op:
         axes = ("dp", "cp") if "product" in self.tail else ("dp",)
-        return Collective(name=name, stream=stream, after=(after,), kind="reduce_scatter", axes=axes, bytes=self.bytes["dp"])
+        return Collective(
+            name=name, stream=stream, after=(after,), kind="reduce_scatter", axes=axes, bytes=self.bytes["dp"]
+        )
 
 
 def _gemm(name: str, flops: float, *after: str) -> Op:
@@ -226,7 +252,9 @@ def _gemm(name: str, flops: float, *after: str) -> Op:
 
 
 @some.composite
-def plans(draw: some.DrawFn, ranks: int = 64, orders: tuple[str, ...] = ("1f1b", "gpipe"), modes: tuple[str, ...] = MODES) -> Plan:
+def plans(
+    draw: some.DrawFn, ranks: int = 64, orders: tuple[str, ...] = ("1f1b", "gpipe"), modes: tuple[str, ...] = MODES
+) -> Plan:
     """A random plan on at most so many ranks."""
     degrees = {"pp": [1, 2, 3, 4], "dp": [1, 2, 3, 4, 8], "cp": [1, 1, 2, 3], "tp": [1, 2, 4]}
     chosen: dict[str, int] = {}

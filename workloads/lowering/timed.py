@@ -27,9 +27,10 @@ class TimedSchedule:
         stages = len(self.schedule.placement)
         if self.factors and len(self.factors) != stages:
             raise ValueError(f"{len(self.factors)} stage factors for {stages} stages; each stage needs one")
-        for value in (*self.times.values(), *self.factors):
-            if not 0 <= value < float("inf"):
-                raise ValueError(f"a time or factor of {value:g}: it must be 0 or more, and finite")
+        for what, values in (("time", self.times.values()), ("stage factor", self.factors)):
+            for value in values:
+                if not 0 <= value < float("inf"):
+                    raise ValueError(f"a {what} of {value:g}: it must be 0 or more, and finite")
 
     def __str__(self) -> str:
         return str(self.schedule).splitlines()[0]

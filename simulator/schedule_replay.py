@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import topologies
+from simulator.communicators import MODES
 from simulator.compute import FlopsAreSeconds
 from simulator.replay import Manner
 from simulator.result import Result
-from simulator.simulate import run
+from simulator.simulation import run
+from topologies.plugins import unknown
 from workloads.lowering.timed import TimedSchedule
 
 if TYPE_CHECKING:
@@ -15,10 +17,16 @@ if TYPE_CHECKING:
 
 
 FLOPS_ARE_SECONDS = FlopsAreSeconds()
+SHORTEST, LONGEST = 1e-12, 1e12
 
 
 class ScheduleResult(Result):
     """A replayed schedule: its figures are defined on actions, not on ranks' whole time."""
+
+    @property
+    def title(self) -> str:
+        """The schedule and its size."""
+        return str(self.step)
 
     @property
     def makespan(self) -> float:
@@ -72,11 +80,21 @@ def replay_schedule(
     >>> result.makespan, round(result.bubble_fraction, 4), result.peak_in_flight
     (33.0, 0.2727, (4, 3, 2, 1))
     """
-    if not 0 <= hop < float("inf"):
-        raise ValueError(f"hop={hop:g}: it must be 0 or more, and finite")
+    _check_times(forward=forward, backward_input=backward_input, backward_weight=backward_weight, hop=hop)
+    if mode not in MODES:
+        raise ValueError(unknown("mode", mode, MODES))
     backward = backward_input + backward_weight
+    if not forward + backward:
+        raise ValueError("forward=0, backward_input=0 and backward_weight=0; one of them must be above 0")
     times = {"F": forward, "B": backward, "I": backward_input, "W": backward_weight}
     step = TimedSchedule(schedule, times, tuple(stage_factors or ()), mode)
     wires = topologies.build("flat", ranks=schedule.ranks, bandwidth=float("inf"), latency=hop / 2, accelerator="ideal")
     timeline, timings = run(step, wires, FLOPS_ARE_SECONDS, Manner(), fold=False)
     return ScheduleResult(step, timeline, "ops", timings)
+
+
+def _check_times(**times: float) -> None:
+    """Refuse what is no time, and what is so small or large that sums of it say nothing."""
+    for name, value in times.items():
+        if not (value == 0 or SHORTEST <= value <= LONGEST):
+            raise ValueError(f"{name}={value:g}: a time is 0, or from {SHORTEST:g} to {LONGEST:g}")

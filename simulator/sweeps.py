@@ -7,7 +7,7 @@ import joblib
 import pandas as pd
 
 from simulator.deadlock import DeadlockError
-from simulator.simulate import simulate
+from simulator.simulation import simulate
 from topologies import Topology
 from workloads import TrainingStep
 

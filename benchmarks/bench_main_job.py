@@ -1,0 +1,67 @@
+"""Llama 3 405B on 16,384 GPUs: a cold process, a warm call, and how long the command takes to say what it does."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+import topologies
+from simulator import simulate
+from workloads import TrainingStep
+
+STEPSIM = str(Path(sys.executable).with_name("stepsim"))
+PLAN = "pp=16,schedule=interleaved,virtual=8 dp=128,zero=1 tp=8"
+JOB = [STEPSIM, "run", "llama3_405b", "llama3_cluster,gpus=16384", PLAN, "--batch", "2048", "--sequence", "8192"]
+
+
+@pytest.fixture(scope="module")
+def job():
+    step = TrainingStep("llama3_405b", plan=PLAN, batch=2048, sequence=8192)
+    return step, topologies.build("llama3_cluster", gpus=16384)
+
+
+def cold(command):
+    """Output, wall seconds and peak resident bytes of a process of its own."""
+    start = perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        output = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return output, perf_counter() - start, usage.ru_maxrss * 1024
+
+
+def test_a_cold_process(report):
+    cold(JOB)  # once for the file system's caches and the compiled modules
+    output, wall, memory = cold([*JOB, "--json"])
+    replay = json.loads(output)["timings_seconds"]["replay"]
+    report("405B on 16,384 GPUs, ops, cold process", f"{wall:.2f} s", "3 s")
+    report("  its replay alone", f"{replay:.2f} s", "1 s")
+    report("  its peak resident memory", f"{memory / 1e6:.0f} MB", "350 MB")
+
+
+def test_actions_warm(job, seconds, report):
+    wall = seconds(lambda: simulate(*job, detail="actions"))
+    report("405B on 16,384 GPUs, actions, warm", f"{wall * 1e3:.0f} ms", "50 ms, then 10")
+
+
+def test_details_agree(job, report):
+    ops, actions = (simulate(*job, detail=detail).step_time for detail in ("ops", "actions"))
+    report("  step time, actions against ops", f"{actions / ops - 1:+.2%}", "within 2 %")
+
+
+@pytest.mark.slow
+def test_every_rank(report):
+    output, _, memory = cold([*JOB, "--detail", "actions", "--no-fold", "--json"])
+    report("405B on 16,384 GPUs, unfolded, actions", f"{json.loads(output)['wall_seconds']:.0f} s", "60 s")
+    report("  its peak resident memory", f"{memory / 1e9:.1f} GB", "4 GB")
+
+
+def test_help(report):
+    cold([STEPSIM, "--help"])
+    _, wall, _ = cold([STEPSIM, "--help"])
+    report("stepsim --help", f"{wall:.2f} s", "0.4 s")

@@ -1,0 +1,87 @@
+"""Templates of runs: found by rehearsal, once for all nodes that would go through the same motions."""
+
+from collections.abc import Hashable, Iterator, Sequence
+
+from simulator.blocks import Run
+from simulator.quotient import Node, Quotient
+from simulator.rehearsal import Template, calls, rehearse, template
+
+
+class Templates:
+    """The templates of a quotient's runs on one kind of network.
+
+    A run that joins no other node is rehearsed alone, others together with all nodes that they join. Runs
+    whose kernels, transfers and links are alike share one rehearsal.
+    """
+
+    def __init__(self, quotient: Quotient, network: str) -> None:
+        self._quotient, self._network = quotient, network
+        self._found: dict[tuple[int, Run], Template | None] = {}
+        self._rehearsed: dict[Hashable, list[Template | None]] = {}
+        self._own_links: dict[tuple[int, Run], frozenset[int] | None] = {}
+
+    def find(self, node: Node, run: Run) -> Template | None:
+        """The template of a node's run; None where the run cannot be taken as one."""
+        key = node.index, run
+        if key not in self._found:
+            together = self._joined(node, run)
+            for each, found in zip(together, self._rehearse(together, run), strict=True):
+                self._found[each.index, run] = found
+        return self._found[key]
+
+    def own_links(self, node: Node, run: Run) -> frozenset[int] | None:
+        """The links that a run's collectives cross; None if they join other nodes than the node's own class."""
+        key = node.index, run
+        if key not in self._own_links:
+            self._own_links[key] = self._find_links(node, run)
+        return self._own_links[key]
+
+    def _find_links(self, node: Node, run: Run) -> frozenset[int] | None:
+        if any(index != node.index for index in self._peers(node, run)):
+            return None
+        transfers = [self._quotient.communicators[number].transfers[payload] for payload, number in calls(node, run)]
+        stretches = [stretch for transfer in transfers for stretch in transfer.stretches]
+        return frozenset(link for stretch in stretches for link in stretch.loads)
+
+    def _peers(self, node: Node, run: Run) -> Iterator[int]:
+        for _, number in calls(node, run):
+            yield from (index for index, _, _ in self._quotient.communicators[number].members)
+
+    def _joined(self, node: Node, run: Run) -> list[Node]:
+        """The node and all that its run joins it with, directly or through others, in order."""
+        found, front = {node.index}, [node]
+        while front:
+            fresh = set(self._peers(front.pop(), run)) - found
+            found |= fresh
+            front += [self._quotient.nodes[index] for index in fresh]
+        return [self._quotient.nodes[index] for index in sorted(found)]
+
+    def _rehearse(self, nodes: Sequence[Node], run: Run) -> list[Template | None]:
+        key = run, self._signature(nodes, run)
+        if key not in self._rehearsed:
+            self._rehearsed[key] = self._play(nodes, run)
+        return self._rehearsed[key]
+
+    def _play(self, nodes: Sequence[Node], run: Run) -> list[Template | None]:
+        if any(node.accelerator != nodes[0].accelerator for node in nodes):
+            return [None] * len(nodes)
+        engine = rehearse(self._quotient, {node.index: run for node in nodes}, self._network)
+        engine.environment.run()
+        return [template(engine, node, run) for node in nodes]
+
+    def _signature(self, nodes: Sequence[Node], run: Run) -> Hashable:
+        """Everything that a rehearsal depends on, with communicators and links numbered as they appear."""
+        communicators: dict[int, int] = {}
+        links: dict[int, int] = {}
+        rows: list[Hashable] = []
+        for node in nodes:
+            rows.append((node.accelerator.name, node.speed))
+            for payload, number in calls(node, run):
+                mine = communicators.setdefault(number, len(communicators))
+                transfer = self._quotient.communicators[number].transfers[payload]
+                rows.append((mine, payload, transfer.sm_share, transfer.priority))
+                for stretch in transfer.stretches:
+                    rows.append((stretch.latency, stretch.work, stretch.rate_cap))
+                    for link, weights in stretch.loads.items():
+                        rows.append((links.setdefault(link, len(links)), self._quotient.capacities[link], weights))
+        return tuple(rows)

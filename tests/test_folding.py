@@ -1,0 +1,266 @@
+"""Folding is exact: classes of ranks behave, to the bit, as the ranks that they stand for."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from random_programs import MODES, attempt, play, systems, tree
+
+import topologies
+from simulator.compute import FlopsAreSeconds
+from simulator.folding import Edges, mix, refine
+from workloads.mesh import DeviceMesh
+from workloads.ops import P2P, Collective, Compute
+from workloads.program import Program
+
+SECONDS = FlopsAreSeconds()
+ORDERS = ("1f1b", "gpipe", "shuffled")
+
+
+def same_spans(folded, unfolded, tolerance=0.0):
+    """Every rank's spans equal those of its class's representative."""
+    for rank in range(folded.quotient.topology.size):
+        mine, theirs = folded.spans(rank), unfolded.spans(rank)
+        assert mine.keys() == theirs.keys()
+        for place, times in mine.items():
+            assert times == theirs[place] or times == pytest.approx(theirs[place], rel=tolerance, abs=0.0)
+
+
+def check(program, cluster, compute=None, **manner):
+    """Replay folded and unfolded, compare everything, and return the folded replay; None if both deadlock."""
+    folded, unfolded = (
+        attempt(program, cluster, fold=fold, compute=compute, shortcuts=False, **manner) for fold in (True, False)
+    )
+    assert (folded is None) == (unfolded is None)
+    if folded is not None:
+        same_spans(folded, unfolded)
+        np.testing.assert_allclose(folded.bytes_on_links(), unfolded.bytes_on_links(), rtol=1e-12)
+    return folded
+
+
+# ------------------------------------------------------------------------------------------- random systems
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(systems(orders=ORDERS), some.booleans())
+def test_ops_to_the_bit(system, launch):
+    check(*system, launch=launch)
+
+
+@settings(max_examples=40, derandomize=True, deadline=None)
+@given(systems(orders=ORDERS), some.booleans())
+def test_runs_and_actions(system, launch):
+    """With runs replayed as one, and at the level of actions: equal to 1e-9, and the same verdict of deadlock."""
+    for manner in ({"detail": "ops"}, {"detail": "actions"}):
+        folded, unfolded = (attempt(*system, fold=fold, launch=launch, **manner) for fold in (True, False))
+        assert (folded is None) == (unfolded is None)
+        if folded is not None:
+            same_spans(folded, unfolded, tolerance=1e-9)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000, derandomize=True, deadline=None)
+@given(systems(orders=ORDERS), some.booleans())
+def test_many_systems_to_the_bit(system, launch):
+    test_ops_to_the_bit.hypothesis.inner_test(system, launch)
+
+
+# ------------------------------------------------------------------------------------------- small cases
+
+
+def flat(ranks):
+    """Ranks of 1 FLOP/s on links of 1 byte/s and no latency."""
+    return topologies.build("flat", ranks=ranks, bandwidth=1.0, latency=0.0, accelerator="ideal")
+
+
+def alike(mesh, *ops):
+    """A program in which every rank does the same."""
+    return Program.of(DeviceMesh(mesh), {(): ops}, varies=())
+
+
+def gemm(seconds, name="gemm", **options):
+    return Compute(name=name, kind="gemm", flops=seconds, **options)
+
+
+def hop(kind, size=3.0, name="", **options):
+    return P2P(name=name or kind, kind=kind, axis="pp", **{"offset": 1, "bytes": size, "mode": "blocking", **options})
+
+
+def pair(first, second, stream="net"):
+    """A collective of two neighbours on a ring of four stages."""
+    positions = (first % 4, second % 4)
+    return Collective(
+        name=f"{first}-{second}", stream=stream, kind="all_reduce", axes=("pp",), positions=positions, bytes=4.0
+    )
+
+
+def classes(program, cluster):
+    """How many classes the ranks have."""
+    return len(play(program, cluster, compute=SECONDS).quotient.nodes)
+
+
+def test_a_blocking_ring_deadlocks_in_both():
+    assert check(alike({"pp": 4}, hop("send"), hop("recv")), flat(4), SECONDS) is None
+
+
+def test_a_shift_ring_is_one_class():
+    program = alike({"pp": 4}, gemm(1.0), hop("shift"), gemm(1.0, "after"))
+    assert check(program, flat(4), SECONDS).end == 5.0
+    assert classes(program, flat(4)) == 1
+
+
+def test_pair_communicators_in_one_stream_deadlock():
+    """Everybody waits for its neighbour's first collective."""
+    program = Program.of(DeviceMesh({"pp": 4, "dp": 2}), {(k,): [pair(k, k + 1), pair(k - 1, k)] for k in range(4)})
+    assert check(program, flat(8), SECONDS) is None
+
+
+def test_pair_communicators_in_two_streams():
+    """Each pair moves 2(n−1)/n · 4 = 4 bytes both ways; every link is in two pairs."""
+    streams = ("a", "b")
+    ops = {(k,): [pair(k, k + 1, streams[k % 2]), pair(k - 1, k, streams[(k - 1) % 2])] for k in range(4)}
+    assert check(Program.of(DeviceMesh({"pp": 4, "dp": 2}), ops), flat(8), SECONDS).end == 8.0
+
+
+@pytest.mark.parametrize("size", [2.0, 5.0])
+def test_alternating_slots(size):
+    """Two channels of one class, addressed in turn from two streams; the k-th call counts slot by slot."""
+    up, down = {"offset": 1, "stream": "a"}, {"offset": -1, "stream": "b"}
+    first = [hop("shift", size, "up", **up), hop("shift", size, "down", **down), gemm(2.0, after=("up",))]
+    second = [hop("shift", 1.0, "down2", **down), gemm(1.0, "more"), hop("shift", 4.0, "up2", **up)]
+    assert check(alike({"pp": 4}, *first, *second), flat(4), SECONDS) is not None
+
+
+def test_one_group_with_phases_on_different_links():
+    """A small hierarchical collective is in turn inside hosts and across them, while others are on either."""
+    mesh = {"dp": 4, "tp": 4}
+    small = Collective(name="small", stream="net", kind="all_reduce", axes=("dp", "tp"), bytes=5e5)
+    inside = Collective(name="inside", stream="tp", kind="all_reduce", axes=("tp",), bytes=3e5)
+    across = Collective(name="across", stream="dp", kind="all_gather", axes=("dp",), bytes=2e5)
+    played = check(alike(mesh, small, inside, across), tree(16, 4, 2, oversubscription=2.0))
+    (only,) = (each for each in played.quotient.communicators if len(each.axes) == 2)
+    (transfer,) = only.transfers.values()
+    assert transfer.algorithm == "hierarchical"
+    assert len({frozenset(stretch.loads) for stretch in transfer.stretches}) > 1
+
+
+def test_two_kinds_of_op_of_one_communicator_on_different_links():
+    """The large op goes in two levels, the small one round a ring; each has links of its own."""
+    axes = {"axes": ("dp", "tp"), "stream": "net"}
+    ops = [Collective(name=f"{size:g}", kind="all_reduce", bytes=size, **axes) for size in (1e9, 1e2, 2e9)]
+    assert check(alike({"dp": 2, "tp": 4}, *ops), tree(8, 4, 1)) is not None
+
+
+def test_equal_transfers_on_one_link():
+    """Both GPUs of a host send over its uplink of 1 byte/s: 6 bytes in 6 s, not in 3."""
+    import networkx as nx
+
+    graph = nx.Graph()
+    for rank in range(4):
+        graph.add_node(rank, device=True)
+        graph.add_edge(rank, f"host{rank // 2}", bandwidth=100.0)
+    graph.add_edge("host0", "host1", bandwidth=1.0)
+    cluster = topologies.from_graph(graph, accelerator="ideal")
+    program = alike({"pp": 2, "dp": 2}, hop("shift"))
+    assert check(program, cluster, SECONDS).end == 6.0
+    assert classes(program, cluster) == 1
+
+
+def test_exchanges_with_offsets_one_and_two():
+    """Pairwise exchange: with offset 2 both channels of a pair are one class, but not one communicator."""
+    ops = [
+        hop("shift", 3.0, "one"),
+        gemm(1.0),
+        hop("shift", 5.0, "two", offset=2),
+        hop("shift", 3.0, "three", offset=3),
+    ]
+    assert check(alike({"pp": 4}, *ops), flat(4), SECONDS).end == 12.0
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "blocking"])
+def test_two_messages_in_flight(mode):
+    """Both leave before anybody receives; each is delivered to its own receive."""
+    ops = [gemm(1.0), *(hop("send", size, f"send{size}", mode=mode) for size in (3.0, 1.0))]
+    ops += [hop("recv", size, f"recv{size}", mode=mode) for size in (3.0, 1.0)]
+    assert check(alike({"pp": 4}, *ops), flat(4), SECONDS) is not None
+
+
+def test_groups_over_classes_of_unequal_size():
+    """One straggler: classes of 1 and of 7 ranks join in one collective, and the seven wait."""
+    norm = Collective(name="norm", stream="net", kind="all_reduce", axes=("dp",), bytes=8.0, after=("gemm",))
+    program, cluster = alike({"dp": 8}, gemm(4.0), norm), flat(8).degrade(rank=5, compute=0.5)
+    assert check(program, cluster, SECONDS).end == 8.0 + 2 * 7 / 8 * 8.0
+    assert classes(program, cluster) == 2
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_a_message_to_oneself_or_to_the_other(ranks):
+    assert check(alike({"pp": ranks}, hop("shift")), flat(ranks), SECONDS) is not None
+
+
+@settings(max_examples=20, derandomize=True, deadline=None)
+@given(systems(ranks=16, modes=("latency",)), some.randoms(use_true_random=False))
+def test_shuffled_equal_time_work(system, shuffler):
+    """The order in which equal things are listed is nothing: stages, and ops of different streams."""
+    program, cluster = system
+    orders = list(program.orders.items())
+    shuffler.shuffle(orders)
+    shuffled = Program(program.mesh, dict(reversed(program.blocks.items())), dict(orders), program.varies)
+    first, second = (play(each, cluster, fold=False, shortcuts=False) for each in (program, shuffled))
+    same_spans(first, second)
+
+
+# ------------------------------------------------------------------------------------------- refinement alone
+
+
+def hashes(*values):
+    return mix(np.array(values))
+
+
+def edges(*rows):
+    return Edges(*(np.array(column, np.int64) for column in zip(*rows, strict=True)))
+
+
+NOTHING = Edges(*(np.zeros(0, np.int64) for _ in range(3)))
+
+
+def test_ranks_split_by_slot_and_role():
+    """A ring of channels: all ranks alike, whether send and receive have one code or two."""
+    for receive in (0, 1):
+        ring = edges(*((k, k, 0) for k in range(4)), *((k, (k + 1) % 4, receive) for k in range(4)))
+        assert refine(hashes(0, 0, 0, 0), hashes(0, 0, 0, 0), hashes(), ring, NOTHING).ranks.tolist() == [0, 0, 0, 0]
+
+
+def test_one_different_rank_splits_a_ring_by_distance():
+    ring = edges(*((k, k, 0) for k in range(6)), *((k, (k + 1) % 6, 0) for k in range(6)))
+    partition = refine(hashes(1, 0, 0, 0, 0, 0), hashes(*[0] * 6), hashes(), ring, NOTHING)
+    assert partition.ranks.tolist() == [0, 1, 2, 3, 2, 1]
+
+
+def test_links_split_by_phase():
+    """One communicator crosses link 0 in one phase and link 1 in another."""
+    partition = refine(hashes(0), hashes(0), hashes(0, 0), edges((0, 0, 0)), edges((0, 0, 0), (0, 1, 1)))
+    assert len(set(partition.links.tolist())) == 2
+
+
+@pytest.mark.parametrize("codes", [2, 3])
+def test_small_colours_and_small_codes_do_not_mix(codes):
+    """Ranks 0 and 1 differ in speed; a communicator of either addresses it by several slots."""
+    rows = [(communicator, rank, code) for communicator, rank in ((0, 0), (1, 1)) for code in range(codes)]
+    partition = refine(hashes(5, 6), hashes(0, 0), hashes(), edges(*rows), NOTHING)
+    assert (partition.ranks.tolist(), partition.communicators.tolist()) == ([0, 1], [0, 1])
+
+
+@settings(max_examples=50, deadline=None)
+@given(some.integers(2, 12), some.integers(1, 4), some.randoms(use_true_random=False))
+def test_refinement_does_not_depend_on_labels(ranks, slots, random):
+    """Relabelling ranks relabels the classes and nothing else."""
+    rows = [(k, random.randrange(ranks), random.randrange(slots)) for k in range(ranks) for _ in range(2)]
+    order = random.sample(range(ranks), ranks)
+    start = [random.randrange(2) for _ in range(ranks)]
+    moved = [(communicator, order[rank], code) for communicator, rank, code in rows]
+    renamed = [start[order.index(rank)] for rank in range(ranks)]
+    first = refine(hashes(*start), hashes(*[0] * ranks), hashes(), edges(*rows), NOTHING).ranks
+    second = refine(hashes(*renamed), hashes(*[0] * ranks), hashes(), edges(*moved), NOTHING).ranks
+    pairs = {(int(first[rank]), int(second[order[rank]])) for rank in range(ranks)}
+    assert len(pairs) == len({mine for mine, _ in pairs}) == len({theirs for _, theirs in pairs})

@@ -1,0 +1,222 @@
+"""The main job and the closed forms, through the public front."""
+
+import subprocess
+import sys
+
+import networkx
+import pytest
+
+import topologies
+from simulator import DeadlockError, Result, simulate
+from workloads import DeviceMesh, Program, TrainingStep, models
+from workloads.ops import P2P, Compute
+
+INTERLEAVED = "pp=16,schedule=interleaved,virtual=8 dp=128,zero=1 tp=8"
+
+
+def llama(plan: str = INTERLEAVED, *, replicas: int = 128, detail: str = "ops") -> Result:
+    """Llama 3 405B with 16 sequences per replica, on as much of its cluster as the plan needs."""
+    step = TrainingStep("llama3_405b", plan, batch=16 * replicas, sequence=8192, microbatch=1)
+    return simulate(step, topologies.build("llama3_cluster", gpus=step.plan.world_size), detail=detail)
+
+
+@pytest.fixture(scope="module")
+def main_job() -> Result:
+    return llama()
+
+
+def test_the_front_gives_functions_whatever_was_imported_before():
+    """A submodule must not hide a function of the same name."""
+    code = "import simulator.cli, simulator; from simulator import sweep, simulate, replay_schedule; \
+        print(all(type(each).__name__ == 'function' for each in (sweep, simulate, replay_schedule)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"
+
+
+def test_main_job_is_sane(main_job):
+    """Published for this plan: about 400 TFLOP/s per GPU, MFU about 41 %; within 20 % before calibration."""
+    assert main_job.topology.size == 16_384
+    assert main_job.rank_classes <= 64
+    assert 0.8 * 400e12 <= main_job.flops_per_accelerator <= 1.2 * 400e12
+    assert main_job.tokens_per_second * main_job.step_time == pytest.approx(2048 * 8192)
+    assert 0 < main_job.mfu == main_job.hfu <= 1
+    assert main_job.memory_fits
+
+
+def test_main_job_has_the_bubble_of_interleaving(main_job):
+    """(p - 1) / (vm + p - 1) = 15/143 for equal stages. End stages without a layer and slower hops add to it."""
+    assert 15 / 143 < main_job.bubble_fraction < 2 * 15 / 143
+    assert "126 layers are split unevenly over 128 stages: 0-1x126-0" in main_job.warnings
+
+
+def test_end_stages_hold_no_layer(main_job):
+    """Stage 0 embeds, stage 127 has the head, and every stage between them has one layer."""
+    step = main_job.step
+    assert step.layer_counts == (0, *[1] * 126, 0)
+    blocks = main_job.program.blocks
+    kinds = {key.stage: {op.kind for op in block.ops} for key, block in blocks.items() if key.kind == "F"}
+    assert [stage for stage in kinds if "attention" not in kinds[stage]] == [0, 127]
+    assert "embedding" in kinds[0]
+    assert "loss" in kinds[127]
+
+
+def test_plain_1f1b_pays_its_bubble(main_job):
+    """15/31 of the phase is bubble, so MFU is (16/31) / (128/143) = 0.58 of the interleaved one, if all else is equal."""
+    plain = llama("pp=16 dp=128,zero=1 tp=8")
+    assert plain.bubble_fraction == pytest.approx(15 / 31, rel=0.05)
+    assert plain.mfu / main_job.mfu == pytest.approx((16 / 31) / (128 / 143), rel=0.1)
+
+
+def test_without_zero_it_does_not_fit_and_the_summary_says_why(main_job):
+    """The row that broke the budget, and what recomputing would free."""
+    result = llama(INTERLEAVED.replace(",zero=1", ""))
+    assert not result.memory_fits
+    line = next(line for line in str(result).splitlines() if "memory" in line)
+    worst = max(result.memory, key=lambda rows: sum(rows.values()))
+    row = max(worst, key=worst.get)
+    freed = max(result.program.savings.values()) / 1e9
+    assert f"does not fit; {row} take {worst[row] / 1e9:.1f} GB; recompute=full would free" in line
+    assert 0 < float(line.split("would free ")[1].removesuffix(" GB")) <= freed + 0.05
+    saved = [ours["optimizer"] - theirs["optimizer"] for ours, theirs in zip(result.memory, main_job.memory, strict=True)]
+    assert result.peak_memory - main_job.peak_memory == pytest.approx(max(saved), rel=0.1)
+
+
+def test_actions_agree_with_ops(main_job):
+    assert llama(detail="actions").step_time == pytest.approx(main_job.step_time, rel=0.02)
+
+
+def test_classes_do_not_grow_with_replicas(main_job):
+    few = llama(INTERLEAVED.replace("dp=128", "dp=8"), replicas=8)
+    assert few.rank_classes == main_job.rank_classes
+    assert few.timeline.ops_replayed == pytest.approx(main_job.timeline.ops_replayed, rel=0.01)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+@pytest.mark.parametrize("detail", ["ops", "actions"])
+@pytest.mark.parametrize(
+    ("p", "m", "bubble"),
+    [(4, 8, 3 / 11), (4, 32, 3 / 35), (4, 4, 1 - 16 / 28), (4, 1, 1 - 1 / 4), (2, 5, 1 / 6), (8, 8, 7 / 15)],
+)
+def test_ideal_bubble_through_the_whole_stack(schedule, detail, p, m, bubble):
+    """(p - 1) / (m + p - 1) with equal stages, free links and nothing but layers."""
+    step = TrainingStep(
+        f"llama3_8b,vocab=0,layers={2 * p}", f"pp={p},schedule={schedule}", batch=m, sequence=4096, optimizer="none"
+    )
+    result = simulate(step, topologies.build("flat", ranks=p, bandwidth=float("inf"), latency=0.0), detail=detail)
+    assert bubble == pytest.approx((p - 1) / (m + p - 1), abs=1e-15)
+    assert result.bubble_fraction == pytest.approx(bubble, abs=1e-9)
+    assert result.mean_seconds["compute_seconds"] / result.step_time == pytest.approx(1 - bubble, abs=1e-9)
+    assert sum(result.exposed.values()) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("v", [2, 4])
+def test_ideal_bubble_of_interleaving(v):
+    """(p - 1) / (vm + p - 1)."""
+    p, m = 4, 8
+    plan = f"pp={p},schedule=interleaved,virtual={v}"
+    step = TrainingStep(f"llama3_8b,vocab=0,layers={p * v}", plan, batch=m, sequence=4096, optimizer="none")
+    result = simulate(step, topologies.build("flat", ranks=p, bandwidth=float("inf"), latency=0.0))
+    assert result.bubble_fraction == pytest.approx((p - 1) / (v * m + p - 1), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("llama3_8b", 8_030_261_248),
+        ("llama3_70b", 70_553_706_496),
+        ("llama3_405b", 405_853_388_800),
+        ("llama2_7b", 6_738_415_616),
+    ],
+)
+def test_parameter_counts(name, count):
+    """The published checkpoints' own counts."""
+    assert models.build(name).parameters() == count
+
+
+def test_gpt3_parameters_by_its_shapes():
+    """96 layers of 12h^2 + 13h (weights, biases, two norms), one norm, tied tokens and 2048 positions, h = 12288."""
+    h = 12_288
+    model = models.build("gpt3_175b")
+    assert model.parameters() == 96 * (12 * h * h + 13 * h) + 2 * h + (model.vocab + 2048) * h
+
+
+def test_ddp_reduces_the_gradients_of_a_7b_model():
+    """6.738 B parameters x 2 bytes = 13.48 GB a step and rank; each rank's ring sends 2(n - 1)/n of them."""
+    gradients = 2 * models.build("llama2_7b").parameters()
+    assert gradients == pytest.approx(13.48e9, rel=1e-3)
+    step = TrainingStep("llama2_7b", "dp=8", batch=8, sequence=4096, precision="fp16", optimizer="none")
+    result = simulate(step, topologies.build("dgx_h100"))
+    collectives = result.to_frame("collectives")
+    assert set(collectives["kind"]) == {"all_reduce"}
+    assert (collectives["ops"] * collectives["bytes"]).sum() == gradients
+    links = result.to_frame("links").set_index("kind")
+    assert links.loc["nvlink", "carried_bytes"] == pytest.approx(2 * 7 / 8 * gradients, rel=1e-12)
+    assert links.loc["infiniband", "carried_bytes"] == 0
+
+
+def test_hierarchical_all_reduce_across_servers():
+    """N = 2 hosts of g = 8: NVLink carries 2(g - 1)/g of the buffer, each card 2(N - 1)/N of an eighth of it."""
+    gradients = 2 * models.build("llama2_7b").parameters()
+    step = TrainingStep("llama2_7b", "dp=16", batch=16, sequence=4096, precision="fp16", optimizer="none")
+    result = simulate(step, topologies.build("dgx_h100", nodes=2))
+    assert set(result.to_frame("collectives")["algorithm"]) == {"hierarchical"}
+    links = result.to_frame("links").set_index("kind")["carried_bytes"]
+    assert links["nvlink"] == pytest.approx(2 * 7 / 8 * gradients, rel=1e-12)
+    assert links["infiniband"] == pytest.approx(2 * 1 / 2 * gradients / 8, rel=1e-12)
+
+
+def test_a_graph_of_the_users_own_is_the_cluster_it_describes():
+    """A star of 8 devices with the flat switch's links gives the flat switch's time."""
+    flat = topologies.build("flat", ranks=8, bandwidth=50e9, latency=1e-6)
+    star = networkx.star_graph(8)
+    networkx.set_node_attributes(star, {rank + 1: True for rank in range(8)}, "device")
+    for _, _, edge in star.edges(data=True):
+        edge.update(bandwidth=50e9, latency=1e-6, kind="port")
+    step = TrainingStep("llama3_8b,layers=4", "pp=2 dp=2 tp=2", batch=8, sequence=2048)
+    assert simulate(step, topologies.from_graph(star)).step_time == simulate(step, flat).step_time
+
+
+def test_a_straggler_slows_the_step_and_splits_classes():
+    cluster = topologies.build("dgx_h100", nodes=2)
+    step = TrainingStep("llama3_8b,layers=4", "pp=2 dp=4 tp=2", batch=16, sequence=4096)
+    whole, slow = simulate(step, cluster), simulate(step, cluster.degrade(rank=13, compute=0.5))
+    assert 1.05 < slow.step_time / whole.step_time <= 2
+    assert slow.rank_classes > whole.rank_classes
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"detail": "kernels"}, r"unknown detail 'kernels'; .*actions, ops"),
+        ({"network": "share"}, r"unknown network 'share'; did you mean shared\?"),
+    ],
+)
+def test_unknown_ways_to_simulate_are_refused(options, message):
+    step = TrainingStep("llama3_8b,layers=4", "dp=8", batch=8, sequence=2048)
+    with pytest.raises(ValueError, match=message):
+        simulate(step, topologies.build("dgx_h100"), **options)
+
+
+def test_a_plan_that_does_not_fill_the_cluster_is_refused():
+    step = TrainingStep("llama3_8b", "pp=4 fsdp=8 tp=8", batch=8, sequence=8192)
+    with pytest.raises(ValueError, match=r"pp=4 × fsdp=8 × tp=8 = 256 ranks, but dgx_h100,nodes=16 has 128"):
+        simulate(step, topologies.build("dgx_h100", nodes=16))
+
+
+def test_a_deadlock_names_ranks_and_ops():
+    """Two ranks that both receive first wait for ever."""
+    message = {"axis": "pp", "offset": 1, "bytes": 1.0}
+    ops = [P2P(name="take", kind="recv", **message), P2P(name="give", kind="send", **message)]
+    program = Program.of(DeviceMesh({"pp": 2}), {(0,): ops, (1,): ops})
+    with pytest.raises(DeadlockError) as caught:
+        simulate(program, topologies.build("flat,ranks=2"), fold=False)
+    for rank in (0, 1):
+        assert f"rank {rank} waits in 'take'" in str(caught.value)
+
+
+def test_a_hand_made_program_simulates():
+    """One second per peak's worth of FLOPs on an ideal device."""
+    kernel = Compute(name="kernel", kind="gemm", flops=3.0)
+    program = Program.of(DeviceMesh({"pp": 1}), {(0,): [kernel]})
+    result = simulate(program, topologies.build("flat", ranks=1, accelerator="ideal"))
+    assert result.step_time == 3.0
+    assert result.mean_seconds["compute_seconds"] == 3.0
