@@ -33,7 +33,7 @@ class OneLine(click.Group):
         return sys.exit(2)
 
 
-@click.group(cls=OneLine, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=OneLine, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="stepsim")
 def main() -> None:
     """Simulate large-scale training steps: time, memory, bubbles, exposed communication, MFU."""
@@ -50,7 +50,7 @@ def main() -> None:
 @click.option("--precision", default="bf16", show_default=True, help="bf16, fp16 or fp32.")
 @click.option("--optimizer", default="adam", show_default=True, help="adam or none.")
 @click.option("--convention", default="causal", show_default=True, help="How model FLOPs are counted.")
-@click.option("--detail", default="ops", show_default=True, help="ops or actions.")
+@click.option("--detail", type=click.Choice(["ops", "actions"]), default="ops", show_default=True)
 @click.option("--no-fold", is_flag=True, help="Replay every rank instead of one per symmetry class.")
 @click.option("--gantt", type=click.Path(dir_okay=False), help="Write a Gantt chart to this file.")
 @click.option("--trace", type=click.Path(dir_okay=False), help="Write a Chrome / Perfetto trace to this file.")
@@ -64,6 +64,8 @@ def run(model: str, topology: str, plan: str, **options: Any) -> None:
     outputs = {name: options.pop(name) for name in ("gantt", "trace")}
     as_json, detail, fold = options.pop("as_json"), options.pop("detail"), not options.pop("no_fold")
     _check_writable(*outputs.values())
+    if not plan.split():
+        raise click.UsageError("the plan is empty; write for example dp=8")
     step = TrainingStep(model, plan, **options)
     cluster, built = _timed(lambda: topologies.build(topology))
     result = simulate(step, cluster, detail=detail, fold=fold)
@@ -160,8 +162,10 @@ def _report(result: Any) -> dict[str, Any]:
 
 
 def _check_writable(*paths: str | None) -> None:
-    """Refuse an output file in a folder that is not there, before anything is simulated."""
+    """Refuse an output file without a name or in a folder that is not there, before anything is simulated."""
     for path in paths:
+        if path is not None and not Path(path).name:
+            raise click.UsageError(f"{path!r} is not the name of a file")
         if path is not None and not Path(path).resolve().parent.is_dir():
             raise click.UsageError(f"cannot write {path}: {Path(path).resolve().parent} is no folder")
 
@@ -180,4 +184,5 @@ def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def _print(value: Any, *, as_json: bool) -> None:
-    click.echo(json.dumps(value) if as_json else str(value))
+    """Print a value as text or as JSON, which has no word for infinite or undefined numbers."""
+    click.echo(json.dumps(value, allow_nan=False) if as_json else str(value))

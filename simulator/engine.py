@@ -1,5 +1,6 @@
 """The replay: one simpy process per stream of every node, in order, over fluid SMs and links."""
 
+import itertools
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,11 +11,12 @@ from simpy.events import Event, Process
 from simulator.blocks import ReadyOp, Run
 from simulator.fluid import Network, SharedNetwork, Sharing, UnsharedNetwork
 from simulator.instant import Instant
+from simulator.post import Letter, Post
 from simulator.processor import Processor
 from simulator.progress import Progress
 from simulator.quotient import Node, Quotient
 from simulator.recording import OpRecord, Recording
-from simulator.rendezvous import Call, Rendezvous
+from simulator.rendezvous import Call, Contact, Rendezvous
 from simulator.runs import COMPUTE
 from simulator.script import Place, Script
 
@@ -32,7 +34,7 @@ class Underway:
     position: int
     ready: ReadyOp
     start: float
-    work: Progress | Call | None = None
+    work: Progress | Call | Letter | None = None
 
 
 class NodeState:
@@ -69,12 +71,19 @@ class Engine:
         self.quotient = quotient
         self.environment = environment = simpy.Environment()
         self.shortcuts: Shortcuts | None = None
+        self.contact: Contact | None = None
         instant = Instant(environment)
         self.network = NETWORKS[network](environment, instant, Sharing.of(quotient))
         self.states = [NodeState(script, _processor(script.node, environment, instant)) for script in scripts]
         processors = {state.node.index: state.processor for state in self.states}
         recordings = {state.node.index: state.recording for state in self.states}
-        self.rendezvous = Rendezvous(environment, self.network, quotient.communicators, processors, recordings)
+        numbers = itertools.count()
+        self.post = Post(environment, self.network, quotient, recordings, numbers)
+        self.rendezvous = Rendezvous(environment, self.network, quotient.communicators, processors, recordings, numbers)
+
+    def tell(self, contact: Contact) -> None:
+        """Have `contact` told before work touches links or SMs."""
+        self.contact = self.post.contact = self.rendezvous.contact = contact
 
     def start(self) -> list[Process]:
         """Begin the streams of all nodes."""
@@ -84,18 +93,35 @@ class Engine:
     def _stream(self, state: NodeState, stream: str) -> Waits:
         for position, block in enumerate(state.script.blocks):
             for item in block.queues.get(stream, ()):
-                if isinstance(item, Run):
-                    yield from self._run(state, position, item)
-                else:
-                    yield from self._op(state, position, item)
+                waits = self._begin(state, position, item)
+                if waits is not None:
+                    yield from waits
+
+    def _begin(self, state: NodeState, position: int, item: ReadyOp | Run) -> Waits | None:
+        """What a stream goes through for an item of its queue; None if the item holds it at no time."""
+        if isinstance(item, Run):
+            first = item.ops[0]
+            if first.waits or first.imports:
+                return self._run(state, position, item)
+            return self._replay_run(state, position, item)
+        free = not item.waits and not item.imports and not item.awaited
+        if free and self.post.carries(state.node, item):
+            now = self.environment.now
+            if state.script.host(position, item.place) <= now:
+                letter = self.post.reach(state.node, position, item)
+                return None if letter is None else self._finish(state, Underway(position, item, now, letter))
+        return self._op(state, position, item)
 
     def _run(self, state: NodeState, position: int, run: Run) -> Waits:
+        """Wait for what a run needs, then replay it."""
         first = run.ops[0]
-        if first.op.stream == COMPUTE:
-            yield from self._await(state, position, first)
-            del state.underway[COMPUTE]
+        yield from self._await(state, position, first)
+        del state.underway[first.op.stream]
+        yield from self._replay_run(state, position, run)
+
+    def _replay_run(self, state: NodeState, position: int, run: Run) -> Waits:
         short = self.shortcuts.replay(state, position, run) if self.shortcuts else None
-        yield from short if short is not None else self.step_through(state, position, run, {})
+        return short if short is not None else self.step_through(state, position, run, {})
 
     def step_through(self, state: NodeState, position: int, run: Run, resumed: Mapping[int, Underway | None]) -> Waits:
         """Replay a run op by op; `resumed` holds ops that are in progress, or over if None, already."""
@@ -129,9 +155,11 @@ class Engine:
             yield self.environment.timeout(launched - self.environment.now)
         underway.start = self.environment.now
         if ready.address is None:
-            if ready.op.stream != COMPUTE and self.rendezvous.contact is not None:
-                self.rendezvous.contact.node(state.node.index)
+            if ready.op.stream != COMPUTE and self.contact is not None:
+                self.contact.node(state.node.index)
             underway.work = state.processor.start(ready.seconds)
+        elif self.post.carries(state.node, ready):
+            underway.work = self.post.reach(state.node, position, ready)
         else:
             underway.work = call = Call(state.node, position, ready, ready.address, underway.start)
             self.rendezvous.arrive(call)
@@ -148,11 +176,16 @@ class Engine:
     def _finish(self, state: NodeState, underway: Underway) -> Waits:
         """Wait for the end of an op in progress."""
         work, ready = underway.work, underway.ready
+        state.underway[ready.op.stream] = underway
         if isinstance(work, Progress):
             yield work.event
             record = OpRecord(underway.position, ready, underway.start, underway.start, self.environment.now)
             beside = ready.op.stream != COMPUTE
             (state.recording.beside if beside else state.recording.compute).append(record)
+        elif isinstance(work, Letter):
+            work.event = Event(self.environment)
+            yield work.event
+            self.post.received(state.node, underway.position, ready, underway.start, work)
         elif work is not None and work.event is not None:
             yield work.event
         del state.underway[ready.op.stream]

@@ -20,10 +20,10 @@ class Flow:
     """Bytes of one stretch of one transfer on their way; rates count on its most loaded link."""
 
     __slots__ = ("priority", "progress", "stretch")
+    progress: Progress
 
-    def __init__(self, environment: simpy.Environment, stretch: Stretch, priority: float, left: float) -> None:
+    def __init__(self, stretch: Stretch, priority: float) -> None:
         self.stretch, self.priority = stretch, priority
-        self.progress = Progress(environment, left)
 
 
 class Network(Protocol):
@@ -53,13 +53,7 @@ class SharedNetwork:
 
     def start(self, stretch: Stretch, priority: float, left: float, arrived: Callable[[], None]) -> Flow:
         """Send `left` bytes of a stretch on their way; `arrived` is called when the last one is there."""
-        flow = Flow(self._environment, stretch, priority, left)
-
-        def end(_: object) -> None:
-            self._leave(flow)
-            arrived()
-
-        flow.progress.event.callbacks.append(end)
+        flow = Flow(stretch, priority)
         alone = self._sharing.alone(stretch, priority)
         met = []
         for link, demand in alone.demands.items():
@@ -69,8 +63,13 @@ class SharedNetwork:
                 met.append(link)
         if met:
             self._change(met)
-        else:
-            flow.progress.proceed(self._environment, alone.rate)
+        flow.progress = Progress(self._environment, left, 0.0 if met else alone.rate)
+
+        def end(_: object) -> None:
+            self._leave(flow)
+            arrived()
+
+        flow.progress.event.callbacks.append(end)
         return flow
 
     def busy(self, links: Iterable[int]) -> bool:
@@ -144,9 +143,7 @@ class Sharing:
     @classmethod
     def of(cls, quotient: Quotient) -> "Sharing":
         """How the links of a quotient are shared by its transfers; found once."""
-        transfers = [each for communicator in quotient.communicators for each in communicator.transfers.values()]
-        stretches = [stretch for transfer in transfers for stretch in transfer.stretches]
-        return quotient.once("sharing", lambda: cls(quotient.capacities, stretches))
+        return quotient.once("sharing", lambda: cls(quotient.capacities, quotient.stretches()))
 
     def alone(self, stretch: Stretch, priority: float) -> Alone:
         """Rate and demands of a flow without company."""
@@ -196,9 +193,9 @@ class UnsharedNetwork:
 
     def start(self, stretch: Stretch, priority: float, left: float, arrived: Callable[[], None]) -> Flow:
         """Send `left` bytes of a stretch on their way, as if nothing else did."""
-        flow = Flow(self._environment, stretch, priority, left)
+        flow = Flow(stretch, priority)
+        flow.progress = Progress(self._environment, left, self._sharing.alone(stretch, priority).rate)
         flow.progress.event.callbacks.append(lambda _: arrived())
-        flow.progress.proceed(self._environment, self._sharing.alone(stretch, priority).rate)
         return flow
 
     def busy(self, links: Iterable[int]) -> bool:  # noqa: ARG002

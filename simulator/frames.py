@@ -115,4 +115,8 @@ def _expand(frame: pd.DataFrame, result: "Result") -> pd.DataFrame:
     representative = partition.rank_representatives[partition.ranks]
     members = pd.DataFrame({"rank": representative, "member": np.arange(len(representative))})
     expanded = members.merge(frame, on="rank", sort=False)
-    return expanded.assign(rank=expanded["member"], ranks_in_class=1).drop(columns="member").sort_values("rank", kind="stable", ignore_index=True)
+    return (
+        expanded.assign(rank=expanded["member"], ranks_in_class=1)
+        .drop(columns="member")
+        .sort_values("rank", kind="stable", ignore_index=True)
+    )

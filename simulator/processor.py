@@ -30,13 +30,14 @@ class Processor:
 
     def start(self, seconds: float) -> Progress:
         """Begin a kernel that takes so many seconds on the whole device at full speed."""
-        kernel = Progress(self._environment, seconds)
+        if self._kernels:
+            self._instant.settle(self._settle)
+            rate = 0.0
+        else:
+            rate = self._rate(1)
+        kernel = Progress(self._environment, seconds, rate)
         self._kernels[kernel] = None
         kernel.event.callbacks.append(lambda _: self._end(kernel))
-        if len(self._kernels) > 1:
-            self._instant.settle(self._settle)
-        else:
-            kernel.proceed(self._environment, self._rate())
         return kernel
 
     def hold(self, sms: int) -> None:
@@ -50,14 +51,14 @@ class Processor:
         if self._kernels:
             self._instant.settle(self._settle)
 
-    def _rate(self) -> float:
+    def _rate(self, kernels: int) -> float:
         free = max(0, self._sm_count - self.held)
-        return self._speed * (free / self._sm_count) / len(self._kernels)
+        return self._speed * (free / self._sm_count) / kernels
 
     def _settle(self) -> None:
         if not self._kernels:
             return
-        rate = self._rate()
+        rate = self._rate(len(self._kernels))
         for kernel in self._kernels:
             if kernel.rate != rate:
                 kernel.proceed(self._environment, rate)

@@ -3,7 +3,7 @@
 from math import inf
 
 import simpy
-from simpy.events import Event
+from simpy.events import Event, Timeout
 
 
 class Progress:
@@ -15,9 +15,9 @@ class Progress:
 
     __slots__ = ("event", "left", "rate", "since")
 
-    def __init__(self, environment: simpy.Environment, work: float) -> None:
-        self.left, self.rate, self.since = work, 0.0, environment.now
-        self.event: Event = Event(environment)
+    def __init__(self, environment: simpy.Environment, work: float, rate: float) -> None:
+        self.left, self.rate, self.since = work, rate, environment.now
+        self.event = self._predict(environment)
 
     def remaining(self, now: float) -> float:
         """Work left at an instant, without changing anything."""
@@ -30,8 +30,11 @@ class Progress:
         self.since = environment.now
         self.rate = rate
         waiting, self.event.callbacks = self.event.callbacks, []
-        if rate > 0:
-            self.event = environment.timeout(0.0 if rate == inf else self.left / rate)
-        else:
-            self.event = Event(environment)
+        self.event = self._predict(environment)
         self.event.callbacks = waiting
+
+    def _predict(self, environment: simpy.Environment) -> Event:
+        """The end at the present rate; it never comes while nothing moves."""
+        if not self.rate:
+            return Event(environment)
+        return Timeout(environment, 0.0 if self.rate == inf else self.left / self.rate)

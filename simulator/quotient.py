@@ -4,7 +4,7 @@ Without folding every rank, communicator and link is a class of its own, so one 
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -92,6 +92,12 @@ class Quotient:
     capacities: tuple[float, ...]
     partition: Partition
     cache: dict[str, Any] = field(default_factory=dict)
+
+    def stretches(self) -> Iterator[Stretch]:
+        """Every stretch of every transfer."""
+        for communicator in self.communicators:
+            for transfer in communicator.transfers.values():
+                yield from transfer.stretches
 
     def once(self, name: str, make: Callable[[], Value]) -> Value:
         """A value that depends on the quotient alone, made when first asked for."""

@@ -48,6 +48,11 @@ class Recording:
         self.sent: list[OpRecord] = []
 
     @property
+    def end(self) -> float:
+        """The end of what ended last, seconds."""
+        return max((records[-1].end for records in (self.compute, self.beside, self.sent) if records), default=0.0)
+
+    @property
     def records(self) -> Iterator[OpRecord | RunRecord]:
         """Everything that was taken down."""
         yield from self.compute

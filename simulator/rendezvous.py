@@ -1,6 +1,6 @@
 """Where ops become transfers: ranks arrive, a transfer runs through its stretches, ranks are released."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Protocol
 
@@ -8,7 +8,7 @@ import simpy
 from simpy.events import Event
 
 from simulator.blocks import ReadyOp
-from simulator.communicators import SENDER, Address, Slot
+from simulator.communicators import SENDER, Address, Payload, Slot
 from simulator.fluid import Flow, Network
 from simulator.processor import Processor
 from simulator.quotient import Arrival, Communicator, Node, Stretch, Transfer
@@ -21,6 +21,14 @@ RELEASING = ("latency", "recv_block")
 
 class MismatchError(ValueError):
     """Members of a communicator call it differently: the k-th calls of all must agree in kind and bytes."""
+
+
+def mismatch(node: Node, ready: ReadyOp, mine: Payload, theirs: Payload, number: int) -> MismatchError:
+    """The error of a node whose k-th call differs from that of another member."""
+    return MismatchError(
+        f"rank {node.rank} calls {ready.op.name} with {mine.kind} of {mine.bytes:g} bytes as call {number} on its "
+        f"communicator, where others call {theirs.kind} of {theirs.bytes:g} bytes; the k-th calls of all must agree"
+    )
 
 
 class Contact(Protocol):
@@ -94,13 +102,14 @@ class Rendezvous:
         communicators: Sequence[Communicator],
         processors: Mapping[int, Processor],
         recordings: Mapping[int, Recording],
+        numbers: Iterator[int],
     ) -> None:
         self._environment, self._network, self._recordings = environment, network, recordings
         self._communicators, self._processors = communicators, processors
         self.contact: Contact | None = None
         self._exchanges: dict[tuple[int, int], Exchange] = {}
         self._calls: dict[tuple[int, Slot], int] = {}
-        self._messages = 0
+        self._numbers = numbers
 
     @property
     def open(self) -> list[Exchange]:
@@ -167,15 +176,10 @@ class Rendezvous:
         exchange = self._exchanges.get(key)
         if exchange is None:
             communicator = self._communicators[key[0]]
-            exchange = Exchange(key, communicator, communicator.transfers[payload], self._messages)
+            exchange = Exchange(key, communicator, communicator.transfers[payload], next(self._numbers))
             self._exchanges[key] = exchange
-            self._messages += 1
         elif exchange.transfer.payload != payload:
-            theirs = exchange.transfer.payload
-            raise MismatchError(
-                f"rank {call.node.rank} calls {call.ready.op.name} with {payload.kind} of {payload.bytes:g} bytes as call {key[1]} "
-                f"on its communicator, where others call {theirs.kind} of {theirs.bytes:g} bytes; the k-th calls of all members must agree"
-            )
+            raise mismatch(call.node, call.ready, payload, exchange.transfer.payload, key[1])
         return exchange
 
     def _complete(self, exchange: Exchange, mode: str) -> bool:

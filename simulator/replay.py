@@ -37,7 +37,8 @@ def replay(whole: Quotient, scripts: Sequence[Script], manner: Manner) -> list[R
         engine.shortcuts = Actions(engine, templates)
     elif manner.shortcuts:
         flights = Flights(engine, templates, manner.network)
-        engine.shortcuts, engine.rendezvous.contact = flights, flights
+        engine.shortcuts = flights
+        engine.tell(flights)
     engine.start()
     engine.environment.run()
     deadlock.check(engine)

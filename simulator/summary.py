@@ -21,7 +21,10 @@ def text(result: "Result") -> str:
 
 def html(result: "Result") -> str:
     """The summary as an HTML table."""
-    cells = (f"<tr><th style='text-align:left'>{markup.escape(name)}</th><td style='text-align:left'>{markup.escape(value)}</td></tr>" for name, value in _rows(result))
+    cells = (
+        f"<tr><th style='text-align:left'>{markup.escape(name)}</th><td style='text-align:left'>{markup.escape(value)}</td></tr>"
+        for name, value in _rows(result)
+    )
     return f"<table><caption>{markup.escape(result.title)}</caption>{''.join(cells)}</table>"
 
 
@@ -61,7 +64,10 @@ def _rows(result: "Result") -> Iterator[Row]:
         yield "tokens/s", f"{result.tokens_per_second:,.0f} ({each:,.1f} per accelerator)"
     if result.program.model_flops:
         rate = result.flops_per_accelerator / TERA
-        yield "MFU", f"{result.mfu:.1%}, {_grade(result.mfu)} ({rate:.0f} TFLOP/s, {result.program.convention} attention)"
+        yield (
+            "MFU",
+            f"{result.mfu:.1%}, {_grade(result.mfu)} ({rate:.0f} TFLOP/s, {result.program.convention} attention)",
+        )
         if result.program.recompute_flops:
             yield "HFU", f"{result.hfu:.1%}"
     yield "bubble", f"{result.bubble_fraction:.1%} of the pipeline phase"

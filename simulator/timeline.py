@@ -35,7 +35,7 @@ class Timeline:
     @cached_property
     def end(self) -> float:
         """The end of the last op, seconds."""
-        return max(max(map(_end, recording.records), default=0.0) for recording in self.recordings)
+        return max(recording.end for recording in self.recordings)
 
     @property
     def phase(self) -> tuple[float, float]:
@@ -54,7 +54,12 @@ class Timeline:
         carried = np.zeros(len(self.quotient.capacities))
         for communicator in self.quotient.communicators:
             index, slot, _ = next(iter(communicator.members))
-            calls = Counter(op.address.payload for block in self.scripts[index].blocks for op in block.ops if op.address and op.address.slot == slot)
+            calls = Counter(
+                op.address.payload
+                for block in self.scripts[index].blocks
+                for op in block.ops
+                if op.address and op.address.slot == slot
+            )
             for payload, count in calls.items():
                 for stretch in communicator.transfers[payload].stretches:
                     for link, weights in stretch.loads.items():
@@ -97,7 +102,9 @@ class Timeline:
                 count = len(run.run.ops)
                 yield self._rows(script, [run.position] * count, cache[id(run.run)], shifted(run, script), [-1] * count)
 
-    def _rows(self, script: Script, positions: list[int], facts: "_Facts", times: list[Floats], message: list[int]) -> Columns:
+    def _rows(
+        self, script: Script, positions: list[int], facts: "_Facts", times: list[Floats], message: list[int]
+    ) -> Columns:
         node = script.node
         places = [node.order[position] for position in positions]
         return {
@@ -164,10 +171,6 @@ def _fact(ready: ReadyOp, quotient: Quotient, script: Script) -> tuple[str, str,
 def kind_of(op: Op) -> str:
     """The op's kind: gemm, all_reduce, send …"""
     return str(getattr(op, "kind", ""))
-
-
-def _end(record: OpRecord | RunRecord) -> float:
-    return record.end
 
 
 def per_rank(timeline: Timeline) -> Mapping[str, list[float]]:

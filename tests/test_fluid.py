@@ -8,7 +8,7 @@ import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from simulator.fluid import SharedNetwork, UnsharedNetwork, max_min_rates
+from simulator.fluid import SharedNetwork, Sharing, UnsharedNetwork, max_min_rates
 from simulator.instant import Instant
 from simulator.processor import Processor
 from simulator.quotient import Stretch
@@ -125,6 +125,13 @@ def test_a_link_that_nobody_crosses_is_nothing(case):
 
 
 @given(contention())
+def test_links_that_are_left_out_decide_nothing(case):
+    capacities, flows = case
+    found = Sharing(capacities, [each for each, _ in flows]).rates(flows)
+    assert [found[flow] for flow in flows] == pytest.approx(max_min_rates(flows, capacities), rel=1e-12)
+
+
+@given(contention())
 def test_a_faster_link_or_cap_never_slows_a_lone_flow(case):
     capacities, flows = case
     for flow in flows:
@@ -137,7 +144,7 @@ def test_a_faster_link_or_cap_never_slows_a_lone_flow(case):
 def arrivals(capacities, *flows, network=SharedNetwork):
     """When flows, each (start, stretch), arrive."""
     environment = simpy.Environment()
-    links = network(environment, Instant(environment), capacities)
+    links = network(environment, Instant(environment), Sharing(capacities))
     found = [None] * len(flows)
 
     def send(number, start, each):
@@ -173,6 +180,34 @@ def test_a_link_that_is_always_busy_carries_its_capacity(sizes):
         clock = max(clock, float(start)) + work / 4.0
     found = arrivals([4.0], *((start, stretch(0, work=float(work))) for start, work in sizes))
     assert max(found) == pytest.approx(clock)
+
+
+@settings(max_examples=50)
+@given(contention(), some.randoms(use_true_random=False))
+def test_meeting_only_where_links_are_crowded_is_exact(case, random):
+    """Arrivals equal those of a network that solves all flows together at every change."""
+    capacities, flows = case
+    sent = [
+        (random.choice([0, 1, 1.5]), Stretch(0.0, random.choice([1.0, 4.0]), most.rate_cap, most.loads))
+        for most, _ in flows
+    ]
+    assert arrivals(capacities, *sent) == pytest.approx(_fill_step_by_step(capacities, sent), rel=1e-9)
+
+
+def _fill_step_by_step(capacities, flows):
+    """When flows arrive, by solving all that are under way from one event to the next."""
+    left, found, clock = [each.work for _, each in flows], [0.0] * len(flows), 0.0
+    while any(left):
+        there = [place for place, (start, _) in enumerate(flows) if start <= clock and left[place]]
+        speeds = max_min_rates([(flows[place][1], 1.0) for place in there], capacities)
+        until = [left[place] / speed for place, speed in zip(there, speeds, strict=True)]
+        until += [start - clock for start, _ in flows if start > clock]
+        for place, speed in zip(there, speeds, strict=True):
+            rest = left[place] - speed * min(until)
+            left[place] = rest if rest > 1e-12 else 0.0
+            found[place] = clock + min(until)
+        clock += min(until)
+    return found
 
 
 @given(some.permutations([(0, 4.0), (0, 4.0), (1, 2.0), (1, 8.0), (3, 1.0)]))

@@ -81,7 +81,7 @@ class TrainingStep:
         recompute = [] if self.recompute == "none" else [f"recompute {self.recompute}"]
         return " · ".join([self.model.name, str(self.plan), size, self.precision, *recompute])
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, /, **changes: Any) -> Self:
         """The same step with other fields.
 
         >>> TrainingStep("llama3_8b", plan="dp=4", batch=32, sequence=8192).replace(plan="dp=8").microbatches

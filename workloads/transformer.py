@@ -68,7 +68,7 @@ class Transformer:
                 f"nearest kv_heads: {_nearest_divisors(self.heads, self.kv_heads)}"
             )
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, /, **changes: Any) -> Self:
         """The same model with other dimensions.
 
         >>> from workloads import models

@@ -26,8 +26,9 @@ def build(name: str, stages: int, microbatches: int, **options: Any) -> Schedule
     16
     """
     name, written = parse(name)
-    twice = next((key for key in options if key in written), None)
+    beside = {"stages": stages, "microbatches": microbatches, **options}
+    twice = next((key for key in beside if key in written), None)
     if twice is not None:
-        raise ValueError(f"{twice} is given twice: {written[twice]!r} in the text, {options[twice]!r} beside it")
+        raise ValueError(f"{twice} is given twice: {written[twice]!r} in the text, {beside[twice]!r} beside it")
     schedule: Schedule = _FOLDER.build(name, stages, microbatches, **written, **options)
     return schedule

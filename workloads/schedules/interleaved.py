@@ -24,6 +24,8 @@ def build(
     """
     check_counts(stages=stages, virtual=virtual, microbatches=microbatches)
     check_counts(group=stages if group is None else group)
+    if strict not in (True, False):
+        raise ValueError(f"strict={strict!r} is neither on nor off")
     size = stages if group is None or virtual == 1 else group
     problem = _short_round(stages, microbatches, size) if virtual > 1 or microbatches < stages else ""
     if problem and strict:

@@ -17,7 +17,7 @@ def names() -> list[str]:
     return _FOLDER.names()
 
 
-def build(axis: str, degree: int, **options: Any) -> Strategy:
+def build(axis: str, degree: int, /, **options: Any) -> Strategy:
     """A strategy for an axis of `degree` ranks.
 
     >>> print(build("tp", 8, sp=False))

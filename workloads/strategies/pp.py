@@ -53,6 +53,7 @@ def build(degree: int, schedule: str = "one_f_one_b", layers: str | int | None =
     from workloads import schedules
     from workloads.plugins import unknown
 
+    schedule = str(schedule)
     known = list(inspect.signature(schedules._FOLDER.module(schedule).build).parameters)[2:]
     for key in extra:
         if key not in known:

@@ -1,0 +1,137 @@
+"""Messages that hold nobody: they leave when the sender reaches them, and need no receiver.
+
+Pipelines send them by the thousand, so they are kept apart from the general rendezvous: a letter has one
+sending class and at most one receiving class, takes no SMs, and only its receiver ever waits for it.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import simpy
+from simpy.events import Event
+
+from simulator.blocks import ReadyOp
+from simulator.communicators import RECEIVER, Slot
+from simulator.fluid import Network
+from simulator.quotient import Node, Quotient, Transfer
+from simulator.recording import OpRecord, Recording
+from simulator.rendezvous import Contact, mismatch
+
+
+class Letter:
+    """The k-th message on a class of channels. `event` is there while its receiver waits for it."""
+
+    __slots__ = ("began", "delivered", "event", "number", "post", "sender", "stretch", "transfer")
+
+    def __init__(self, post: "Post", transfer: Transfer, number: int) -> None:
+        self.post, self.transfer, self.number = post, transfer, number
+        self.began = 0.0
+        self.delivered = False
+        self.stretch = 0
+        self.event: Event | None = None
+        self.sender: tuple[Node, int, ReadyOp] | None = None
+
+    def travel(self, _: object = None) -> None:
+        """Send the bytes of the present stretch on their way; its latency is over."""
+        stretch = self.transfer.stretches[self.stretch]
+        if not stretch.work:
+            self.arrive()
+            return
+        if self.post.contact is not None:
+            self.post.contact.links(stretch)
+        self.post.network.start(stretch, self.transfer.priority, stretch.work, self.arrive)
+
+    def arrive(self) -> None:
+        """The bytes of the present stretch are there: go on to the next one, or be delivered."""
+        self.stretch += 1
+        if self.stretch < len(self.transfer.stretches):
+            self.post.forward(self)
+        else:
+            self.post.deliver(self)
+
+
+class Post:
+    """All letters of a replay."""
+
+    def __init__(
+        self,
+        environment: simpy.Environment,
+        network: Network,
+        quotient: Quotient,
+        recordings: Mapping[int, Recording],
+        numbers: Iterator[int],
+    ) -> None:
+        self.environment, self.network = environment, network
+        self.contact: Contact | None = None
+        self._recordings, self._numbers = recordings, numbers
+        self._communicators = quotient.communicators
+        self._channels = quotient.once("channels", lambda: _channels(quotient))
+        self._letters: dict[tuple[int, int], Letter] = {}
+        self._calls: dict[tuple[int, Slot], int] = {}
+
+    def carries(self, node: Node, ready: ReadyOp) -> bool:
+        """Whether an op is a letter's."""
+        return ready.address is not None and (node.index, ready.address.slot) in self._channels
+
+    def reach(self, node: Node, position: int, ready: ReadyOp) -> Letter | None:
+        """A node reaches a letter's op, sending or asking for it; the letter that it must wait for, if any."""
+        assert ready.address is not None
+        slot, payload = ready.address
+        number = self._calls.get((node.index, slot), 0)
+        self._calls[node.index, slot] = number + 1
+        key = self._channels[node.index, slot], number
+        letter = self._letters.get(key)
+        first = letter is None
+        if letter is None:
+            transfer = self._communicators[key[0]].transfers[payload]
+            letter = self._letters[key] = Letter(self, transfer, next(self._numbers))
+        elif letter.transfer.payload != payload:
+            raise mismatch(node, ready, payload, letter.transfer.payload, number)
+        if not first:
+            del self._letters[key]
+        if slot.role == "send":
+            letter.sender = node, position, ready
+            letter.began = self.environment.now
+            self.forward(letter)
+            return None
+        if not letter.delivered:
+            return letter
+        self.received(node, position, ready, self.environment.now, letter)
+        return None
+
+    def forward(self, letter: Letter) -> None:
+        """Begin a letter's present stretch."""
+        latency = letter.transfer.stretches[letter.stretch].latency
+        if latency > 0:
+            self.environment.timeout(latency).callbacks.append(letter.travel)
+        else:
+            letter.travel()
+
+    def deliver(self, letter: Letter) -> None:
+        """A letter is there: take down the sending, and wake whoever waits for it."""
+        letter.delivered = True
+        if letter.sender is not None:
+            node, position, ready = letter.sender
+            record = OpRecord(position, ready, letter.began, letter.began, self.environment.now, letter.number)
+            self._recordings[node.index].sent.append(record)
+        if letter.event is not None:
+            letter.event.succeed()
+
+    def received(self, node: Node, position: int, ready: ReadyOp, start: float, letter: Letter) -> None:
+        """Take down that a node has a letter for which it was ready at `start`."""
+        record = OpRecord(position, ready, start, letter.began, self.environment.now, letter.number)
+        self._recordings[node.index].compute.append(record)
+
+
+def _channels(quotient: Quotient) -> dict[tuple[int, Slot], int]:
+    """For every (node, slot) that sends or receives letters, the communicator class of those."""
+    parts = {(node.index, slot): found for node in quotient.nodes for slot, found in node.parts.items()}
+    channels = {}
+    for number, communicator in enumerate(quotient.communicators):
+        ends = [(index, slot) for index, slot, _ in communicator.members]
+        light = all(payload.kind == "latency" for payload in communicator.transfers)
+        plain = all(len(parts[end]) == 1 for end in ends) and len(communicator.senders) == 1
+        receivers = sum(role == RECEIVER for _, _, role in communicator.members)
+        free = not any(transfer.sm_share for transfer in communicator.transfers.values())
+        if light and plain and free and receivers <= 1:
+            channels.update(dict.fromkeys(ends, number))
+    return channels
