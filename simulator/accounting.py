@@ -3,7 +3,7 @@
 Assumes that a rank computes whenever its compute stream runs a kernel, however few SMs the kernel gets.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ class Account:
     compute: float = 0.0
     launch: float = 0.0
     idle: float = 0.0
-    exposed: Counter[str] = field(default_factory=Counter)
+    exposed: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     waits: list[tuple[float, float]] = field(default_factory=list)
     begins: float = float("inf")
     ends: float = 0.0
@@ -76,7 +76,7 @@ class _Book:
         self._account = Account()
         self._found: dict[Place, OpRecord] = {}
         self._before: dict[Place, OpRecord] = {}
-        self._runs: "dict[Template, _Runs]" = {}
+        self._runs: dict[Template, _Runs] = {}
         self._is_action = [replay.block.kind in ACTIONS for replay in script.node.order]
         actions = [position for position, action in enumerate(self._is_action) if action]
         self._last_action = max(actions, default=len(self._is_action))

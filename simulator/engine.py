@@ -21,7 +21,7 @@ from simulator.runs import COMPUTE
 from simulator.script import Place, Script
 
 Waits = Generator[Event, Any, None]
-NETWORKS: dict[str, Callable[[simpy.Environment, Instant, Sharing], Network]] = {
+NETWORKS: dict[str, type[SharedNetwork] | type[UnsharedNetwork]] = {
     "shared": SharedNetwork,
     "unshared": UnsharedNetwork,
 }
@@ -65,15 +65,18 @@ class Shortcuts(Protocol):
 
 
 class Engine:
-    """One replay of some of a quotient's nodes, each with its script."""
+    """One replay of some of a quotient's nodes, each with its script.
 
-    def __init__(self, quotient: Quotient, scripts: Iterable[Script], network: str) -> None:
+    `ahead` lets the network foresee the end of messages that nothing is in the way of.
+    """
+
+    def __init__(self, quotient: Quotient, scripts: Iterable[Script], network: str, *, ahead: bool = False) -> None:
         self.quotient = quotient
         self.environment = environment = simpy.Environment()
         self.shortcuts: Shortcuts | None = None
         self.contact: Contact | None = None
         instant = Instant(environment)
-        self.network = NETWORKS[network](environment, instant, Sharing.of(quotient))
+        self.network = NETWORKS[network](environment, instant, Sharing.of(quotient), ahead=ahead)
         self.states = [NodeState(script, _processor(script.node, environment, instant)) for script in scripts]
         processors = {state.node.index: state.processor for state in self.states}
         recordings = {state.node.index: state.recording for state in self.states}
@@ -183,8 +186,7 @@ class Engine:
             beside = ready.op.stream != COMPUTE
             (state.recording.beside if beside else state.recording.compute).append(record)
         elif isinstance(work, Letter):
-            work.event = Event(self.environment)
-            yield work.event
+            yield self.post.event(work)
             self.post.received(state.node, underway.position, ready, underway.start, work)
         elif work is not None and work.event is not None:
             yield work.event

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import simpy
+from simpy.events import Timeout
 
 from simulator.instant import Instant
 from simulator.progress import Progress
@@ -17,20 +18,25 @@ _ALMOST = 1 - 1e-9
 
 
 class Flow:
-    """Bytes of one stretch of one transfer on their way; rates count on its most loaded link."""
+    """Bytes of one stretch of one transfer; rates count on its most loaded link.
 
-    __slots__ = ("priority", "progress", "stretch")
+    It enters its links at `enters`, and its `progress` ends when the last byte is there.
+    """
+
+    __slots__ = ("arrived", "enters", "priority", "progress", "stretch")
     progress: Progress
 
-    def __init__(self, stretch: Stretch, priority: float) -> None:
-        self.stretch, self.priority = stretch, priority
+    def __init__(self, stretch: Stretch, priority: float, enters: float, arrived: Callable[[], None]) -> None:
+        self.stretch, self.priority, self.enters, self.arrived = stretch, priority, enters, arrived
 
 
 class Network(Protocol):
     """What the engine asks of a network: carry bytes, and call back when they have arrived."""
 
-    def start(self, stretch: Stretch, priority: float, left: float, arrived: Callable[[], None]) -> Flow:
-        """Send `left` bytes of a stretch on their way."""
+    def start(
+        self, stretch: Stretch, priority: float, left: float, arrived: Callable[[], None], delay: float = 0.0
+    ) -> Flow:
+        """Send `left` bytes of a stretch on their way, after a delay; `arrived` is called when they are there."""
         ...
 
     def busy(self, links: Iterable[int]) -> bool:
@@ -42,35 +48,76 @@ class SharedNetwork:
     """Links shared max-min. A flow that meets nobody is a single timeout; only contact starts sharing.
 
     Flows meet on a link if it cannot carry all of them at the rates they would have alone: other links never
-    decide. Flows that arrive or leave at one instant are handled together, and only the component of flows
-    that meet each other, directly or through others, is solved again.
+    decide. Flows that enter or leave at one instant are handled together, and only the component of flows
+    that meet each other, directly or through others, is solved again. With `ahead`, a delayed flow takes its
+    links at once if nobody is in its way, and its delay and its bytes are one event; it makes room again
+    should another flow enter before it.
     """
 
-    def __init__(self, environment: simpy.Environment, instant: Instant, sharing: "Sharing") -> None:
-        self._environment, self._instant, self._sharing = environment, instant, sharing
+    def __init__(
+        self, environment: simpy.Environment, instant: Instant, sharing: "Sharing", *, ahead: bool = False
+    ) -> None:
+        self._environment, self._instant, self._sharing, self._ahead = environment, instant, sharing, ahead
         self._on_link: dict[int, dict[Flow, float]] = {}
         self._changed: dict[int, None] = {}
 
-    def start(self, stretch: Stretch, priority: float, left: float, arrived: Callable[[], None]) -> Flow:
-        """Send `left` bytes of a stretch on their way; `arrived` is called when the last one is there."""
-        flow = Flow(stretch, priority)
+    def start(
+        self, stretch: Stretch, priority: float, left: float, arrived: Callable[[], None], delay: float = 0.0
+    ) -> Flow:
+        """Send `left` bytes of a stretch on their way, after a delay; `arrived` is called when they are there."""
+        environment = self._environment
+        flow = Flow(stretch, priority, environment.now + delay, arrived)
         alone = self._sharing.alone(stretch, priority)
+        free = (self._ahead or not delay) and not self._occupy(flow, alone)
+        flow.progress = Progress(environment, left, alone.rate if free else 0.0, delay)
+        flow.progress.event.callbacks.append(lambda _: self._end(flow))
+        if delay and not free:
+            self._later(flow, delay)
+        return flow
+
+    def _occupy(self, flow: Flow, alone: "Alone") -> bool:
+        """Put a flow on its links; whether it meets others there. One that is only to enter steps back if so."""
         met = []
         for link, demand in alone.demands.items():
             others = self._on_link.setdefault(link, {})
             others[flow] = demand
             if len(others) > 1 and self._sharing.crowded(link, others.values()):
                 met.append(link)
-        if met:
+        if not met:
+            return False
+        if flow.enters > self._environment.now:
+            self._vacate(flow)
+        else:
+            self._make_room(met)
             self._change(met)
-        flow.progress = Progress(self._environment, left, 0.0 if met else alone.rate)
+        return True
 
-        def end(_: object) -> None:
-            self._leave(flow)
-            arrived()
+    def _make_room(self, links: Iterable[int]) -> None:
+        """Take flows that have not entered yet off crowded links, to enter when it is time."""
+        now = self._environment.now
+        early = dict.fromkeys(flow for link in links for flow in self._on_link[link] if flow.enters > now)
+        for flow in early:
+            self._vacate(flow)
+            flow.progress.proceed(self._environment, 0.0)
+            self._later(flow, flow.enters - now)
 
-        flow.progress.event.callbacks.append(end)
-        return flow
+    def _later(self, flow: Flow, delay: float) -> None:
+        Timeout(self._environment, delay).callbacks.append(lambda _: self._enter(flow))
+
+    def _enter(self, flow: Flow) -> None:
+        """Let a flow that has waited enter its links now."""
+        flow.enters = self._environment.now
+        alone = self._sharing.alone(flow.stretch, flow.priority)
+        if not self._occupy(flow, alone):
+            flow.progress.proceed(self._environment, alone.rate)
+
+    def _vacate(self, flow: Flow) -> None:
+        for link in self._sharing.alone(flow.stretch, flow.priority).demands:
+            del self._on_link[link][flow]
+
+    def _end(self, flow: Flow) -> None:
+        self._leave(flow)
+        flow.arrived()
 
     def busy(self, links: Iterable[int]) -> bool:
         """Whether any of the links carries something."""
@@ -188,13 +235,17 @@ def _spare_links(capacities: Sequence[float], stretches: Iterable[Stretch]) -> f
 class UnsharedNetwork:
     """Every flow at the rate it has alone: the closed form without contention, an oracle for the other."""
 
-    def __init__(self, environment: simpy.Environment, instant: Instant, sharing: Sharing) -> None:  # noqa: ARG002
+    def __init__(
+        self, environment: simpy.Environment, instant: Instant, sharing: Sharing, *, ahead: bool = False  # noqa: ARG002
+    ) -> None:
         self._environment, self._sharing = environment, sharing
 
-    def start(self, stretch: Stretch, priority: float, left: float, arrived: Callable[[], None]) -> Flow:
+    def start(
+        self, stretch: Stretch, priority: float, left: float, arrived: Callable[[], None], delay: float = 0.0
+    ) -> Flow:
         """Send `left` bytes of a stretch on their way, as if nothing else did."""
-        flow = Flow(stretch, priority)
-        flow.progress = Progress(self._environment, left, self._sharing.alone(stretch, priority).rate)
+        flow = Flow(stretch, priority, self._environment.now + delay, arrived)
+        flow.progress = Progress(self._environment, left, self._sharing.alone(stretch, priority).rate, delay)
         flow.progress.event.callbacks.append(lambda _: arrived())
         return flow
 

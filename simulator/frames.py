@@ -57,13 +57,14 @@ def memory(result: "Result") -> pd.DataFrame:
 
 
 def collectives(result: "Result") -> pd.DataFrame:
-    """One row per kind of communication: how many ops, bytes, and their times over the representatives."""
+    """One row per kind of communication: how many ops, bytes, and their mean times over the representatives.
+
+    What a receiver is too late to see of its message counts in neither time.
+    """
     frame = spans(result)
     frame = frame[frame["work"] != "compute"]
-    frame = frame.assign(
-        transfer_seconds=frame["end_seconds"] - frame["began_seconds"],
-        waited_seconds=frame["began_seconds"] - frame["start_seconds"],
-    )
+    began = frame[["start_seconds", "began_seconds"]].max(axis=1)
+    frame = frame.assign(transfer_seconds=frame["end_seconds"] - began, waited_seconds=began - frame["start_seconds"])
     keys = ["axis", "kind", "algorithm", "bytes"]
     grouped = frame.groupby(keys, sort=True)[["transfer_seconds", "waited_seconds"]]
     return pd.concat([grouped.size().rename("ops"), grouped.mean()], axis=1).reset_index()
@@ -110,13 +111,17 @@ def compare(results: "Sequence[Result]") -> pd.DataFrame:
 
 
 def _expand(frame: pd.DataFrame, result: "Result") -> pd.DataFrame:
-    """Repeat the rows of every representative for each rank of its class."""
+    """Repeat the rows of every representative for each rank of its class, with the rank's own coordinates."""
     partition = result.timeline.quotient.partition
     representative = partition.rank_representatives[partition.ranks]
     members = pd.DataFrame({"rank": representative, "member": np.arange(len(representative))})
     expanded = members.merge(frame, on="rank", sort=False)
-    return (
-        expanded.assign(rank=expanded["member"], ranks_in_class=1)
-        .drop(columns="member")
-        .sort_values("rank", kind="stable", ignore_index=True)
-    )
+    expanded = expanded.assign(rank=expanded["member"], ranks_in_class=1).drop(columns="member")
+    return _placed(expanded, result).sort_values("rank", kind="stable", ignore_index=True)
+
+
+def _placed(frame: pd.DataFrame, result: "Result") -> pd.DataFrame:
+    """The frame with the coordinates of its ranks, where it has coordinates."""
+    axes = [axis for axis in result.program.mesh.axes if axis in frame]
+    places = [result.program.mesh.coordinates(rank) for rank in frame["rank"]] if axes else []
+    return frame.assign(**{axis: [place[axis] for place in places] for axis in axes})

@@ -11,42 +11,38 @@ from simpy.events import Event
 
 from simulator.blocks import ReadyOp
 from simulator.communicators import RECEIVER, Slot
-from simulator.fluid import Network
+from simulator.fluid import Flow, Network
 from simulator.quotient import Node, Quotient, Transfer
 from simulator.recording import OpRecord, Recording
 from simulator.rendezvous import Contact, mismatch
 
 
 class Letter:
-    """The k-th message on a class of channels. `event` is there while its receiver waits for it."""
+    """The k-th message on a class of channels. `flow` carries it; `waiting` is there if its receiver was first."""
 
-    __slots__ = ("began", "delivered", "event", "number", "post", "sender", "stretch", "transfer")
+    __slots__ = ("began", "delivered", "flow", "number", "post", "sender", "stretch", "transfer", "waiting")
 
     def __init__(self, post: "Post", transfer: Transfer, number: int) -> None:
         self.post, self.transfer, self.number = post, transfer, number
         self.began = 0.0
         self.delivered = False
         self.stretch = 0
-        self.event: Event | None = None
+        self.flow: Flow | None = None
+        self.waiting: Event | None = None
         self.sender: tuple[Node, int, ReadyOp] | None = None
 
-    def travel(self, _: object = None) -> None:
-        """Send the bytes of the present stretch on their way; its latency is over."""
-        stretch = self.transfer.stretches[self.stretch]
-        if not stretch.work:
-            self.arrive()
-            return
-        if self.post.contact is not None:
-            self.post.contact.links(stretch)
-        self.post.network.start(stretch, self.transfer.priority, stretch.work, self.arrive)
+    @property
+    def last(self) -> bool:
+        """Whether the present stretch is the last one."""
+        return self.stretch == len(self.transfer.stretches) - 1
 
-    def arrive(self) -> None:
+    def arrive(self, _: object = None) -> None:
         """The bytes of the present stretch are there: go on to the next one, or be delivered."""
-        self.stretch += 1
-        if self.stretch < len(self.transfer.stretches):
-            self.post.forward(self)
-        else:
+        if self.last:
             self.post.deliver(self)
+        else:
+            self.stretch += 1
+            self.post.forward(self)
 
 
 class Post:
@@ -100,21 +96,37 @@ class Post:
 
     def forward(self, letter: Letter) -> None:
         """Begin a letter's present stretch."""
-        latency = letter.transfer.stretches[letter.stretch].latency
-        if latency > 0:
-            self.environment.timeout(latency).callbacks.append(letter.travel)
+        stretch = letter.transfer.stretches[letter.stretch]
+        if stretch.work:
+            if self.contact is not None:
+                self.contact.links(stretch)
+            letter.flow = flow = self.network.start(
+                stretch, letter.transfer.priority, stretch.work, letter.arrive, stretch.latency
+            )
+            if letter.last and letter.waiting is not None:
+                flow.progress.event.callbacks += letter.waiting.callbacks
+                letter.waiting.callbacks = []
+        elif stretch.latency:
+            self.environment.timeout(stretch.latency).callbacks.append(letter.arrive)
         else:
-            letter.travel()
+            letter.arrive()
+
+    def event(self, letter: Letter) -> Event:
+        """What a receiver that is early waits for: the end of the last flow, or of a letter not yet there."""
+        if letter.last and letter.flow is not None:
+            return letter.flow.progress.event
+        letter.waiting = Event(self.environment)
+        return letter.waiting
 
     def deliver(self, letter: Letter) -> None:
-        """A letter is there: take down the sending, and wake whoever waits for it."""
+        """A letter is there: take down the sending, and wake a receiver that waits for the letter itself."""
         letter.delivered = True
         if letter.sender is not None:
             node, position, ready = letter.sender
             record = OpRecord(position, ready, letter.began, letter.began, self.environment.now, letter.number)
             self._recordings[node.index].sent.append(record)
-        if letter.event is not None:
-            letter.event.succeed()
+        if letter.waiting is not None and letter.waiting.callbacks:
+            letter.waiting.succeed()
 
     def received(self, node: Node, position: int, ready: ReadyOp, start: float, letter: Letter) -> None:
         """Take down that a node has a letter for which it was ready at `start`."""

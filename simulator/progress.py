@@ -10,14 +10,14 @@ class Progress:
     """Work in progress. `event` happens when nothing is left; it is replaced whenever the rate changes.
 
     Whoever waits for the end waits on `event`: its callbacks move along to each new prediction, so one
-    event is paid per change, and none stays behind that could fire too early.
+    event is paid per change, and none stays behind that could fire too early. Work may begin after a `delay`.
     """
 
     __slots__ = ("event", "left", "rate", "since")
 
-    def __init__(self, environment: simpy.Environment, work: float, rate: float) -> None:
-        self.left, self.rate, self.since = work, rate, environment.now
-        self.event = self._predict(environment)
+    def __init__(self, environment: simpy.Environment, work: float, rate: float, delay: float = 0.0) -> None:
+        self.left, self.rate, self.since = work, rate, environment.now + delay
+        self.event = self._predict(environment, delay)
 
     def remaining(self, now: float) -> float:
         """Work left at an instant, without changing anything."""
@@ -30,11 +30,11 @@ class Progress:
         self.since = environment.now
         self.rate = rate
         waiting, self.event.callbacks = self.event.callbacks, []
-        self.event = self._predict(environment)
+        self.event = self._predict(environment, 0.0)
         self.event.callbacks = waiting
 
-    def _predict(self, environment: simpy.Environment) -> Event:
-        """The end at the present rate; it never comes while nothing moves."""
+    def _predict(self, environment: simpy.Environment, delay: float) -> Event:
+        """The end at the present rate, begun after a delay; it never comes while nothing moves."""
         if not self.rate:
             return Event(environment)
-        return Timeout(environment, 0.0 if self.rate == inf else self.left / self.rate)
+        return Timeout(environment, delay + (0.0 if self.rate == inf else self.left / self.rate))

@@ -31,7 +31,7 @@ class Manner:
 
 def replay(whole: Quotient, scripts: Sequence[Script], manner: Manner) -> list[Recording]:
     """Replay all nodes to the end and return what each did; a deadlock raises."""
-    engine = Engine(whole, scripts, manner.network)
+    engine = Engine(whole, scripts, manner.network, ahead=manner.shortcuts)
     templates = whole.once(f"templates.{manner.network}", lambda: Templates(whole, manner.network))
     if manner.detail == "actions":
         engine.shortcuts = Actions(engine, templates)

@@ -172,7 +172,7 @@ class Result:
         trace.save(self, path)
 
     def compare(self, *others: "Result") -> "pandas.DataFrame":
-        """This result and others side by side, one row each, with step time relative to this one."""
+        """The result and others side by side, one row each, with step time relative to its own."""
         from simulator import frames
 
         return frames.compare([self, *others])

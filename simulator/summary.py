@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from simulator.result import Result
 
 Row = tuple[str, str]
+LEFT = "style='text-align:left'"
 
 
 def text(result: "Result") -> str:
@@ -22,7 +23,7 @@ def text(result: "Result") -> str:
 def html(result: "Result") -> str:
     """The summary as an HTML table."""
     cells = (
-        f"<tr><th style='text-align:left'>{markup.escape(name)}</th><td style='text-align:left'>{markup.escape(value)}</td></tr>"
+        f"<tr><th {LEFT}>{markup.escape(name)}</th><td {LEFT}>{markup.escape(value)}</td></tr>"
         for name, value in _rows(result)
     )
     return f"<table><caption>{markup.escape(result.title)}</caption>{''.join(cells)}</table>"

@@ -1,5 +1,6 @@
 """Many steps on many clusters: one row each, with the reason where a point is impossible."""
 
+import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import pandas as pd
 from simulator.deadlock import DeadlockError
 from simulator.simulation import simulate
 from topologies import Topology
+from topologies.plugins import unknown
 from workloads import TrainingStep
 
 Point = TrainingStep | Mapping[str, Any]
@@ -41,11 +43,24 @@ def _row(point: Point, cluster: Topology, detail: str) -> dict[str, Any]:
     numbers = {name: _get(point, name) for name in ("batch", "sequence", "microbatch", "recompute")}
     row = {**named, **numbers, "topology": cluster.name}
     try:
-        step = point if isinstance(point, TrainingStep) else TrainingStep(**point)
-        result = simulate(step, cluster, detail=detail)
+        result = simulate(_step(point), cluster, detail=detail)
     except (ValueError, DeadlockError) as error:
         return {**row, "reason": str(error)}
     return {**row, "reason": "", **result.figures}
+
+
+def _step(point: Point) -> TrainingStep:
+    """The step of a point; names that are wrong or missing are a ValueError like any other mistake."""
+    if isinstance(point, TrainingStep):
+        return point
+    known = inspect.signature(TrainingStep).parameters
+    for name in point:
+        if name not in known:
+            raise ValueError(unknown("field of a step", name, known))
+    missing = [name for name, each in known.items() if each.default is each.empty and name not in point]
+    if missing:
+        raise ValueError(f"a step needs {' and '.join(missing)}")
+    return TrainingStep(**point)
 
 
 def _get(point: Point, name: str) -> Any:

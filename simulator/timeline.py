@@ -12,7 +12,7 @@ from simulator.accounting import ACTIONS, Account, account, axis_of
 from simulator.activity import Floats
 from simulator.blocks import ReadyOp
 from simulator.quotient import Quotient
-from simulator.recording import OpRecord, Recording, RunRecord
+from simulator.recording import Recording, RunRecord
 from simulator.script import Script
 from workloads.ops import P2P, Collective, Op
 
@@ -169,7 +169,7 @@ def _fact(ready: ReadyOp, quotient: Quotient, script: Script) -> tuple[str, str,
 
 
 def kind_of(op: Op) -> str:
-    """The op's kind: gemm, all_reduce, send …"""
+    """The op's kind: gemm, all_reduce, send and so on."""
     return str(getattr(op, "kind", ""))
 
 
@@ -181,7 +181,10 @@ def per_rank(timeline: Timeline) -> Mapping[str, list[float]]:
     return {
         "compute_seconds": [account.compute for account in timeline.accounts],
         "bubble_seconds": [bubble for bubble, _ in split],
-        **{f"exposed_{axis}_seconds": [account.exposed[axis] for account in timeline.accounts] for axis in axes},
+        **{
+            f"exposed_{axis}_seconds": [account.exposed.get(axis, 0.0) for account in timeline.accounts]
+            for axis in axes
+        },
         "launch_seconds": [account.launch for account in timeline.accounts],
         "idle_seconds": [idle for _, idle in split],
     }

@@ -9,11 +9,11 @@ import numpy as np
 from hypothesis import strategies as some
 
 import topologies
+from simulator.blocks import ReadyOp
 from simulator.compute import ComputeModel, Roofline
 from simulator.deadlock import DeadlockError
 from simulator.quotient import Quotient, quotient
 from simulator.recording import Recording, RunRecord
-from simulator.rendezvous import RELEASING
 from simulator.replay import Manner, replay, scripts
 from simulator.script import Script
 from simulator.timeline import shifted
@@ -67,20 +67,10 @@ class Played:
                         carried[link] += count * stretch.work * sum(weight * times for weight, times in weights)
         return carried[self.quotient.partition.links]
 
-    def _calls(self, node: int) -> list[Any]:
-        script = self.scripts[node]
-        return [
-            script.blocks[position].ops[place]
-            for position, place in self._places(node)
-            if self._talks(script, position, place)
-        ]
-
-    def _places(self, node: int) -> list[tuple[int, int]]:
-        return list(self.spans(self.quotient.nodes[node].rank))
-
-    @staticmethod
-    def _talks(script: Script, position: int, place: int) -> bool:
-        return script.blocks[position].ops[place].address is not None
+    def _calls(self, node: int) -> list[ReadyOp]:
+        blocks, places = self.scripts[node].blocks, self.spans(self.quotient.nodes[node].rank)
+        ops = (blocks[position].ops[place] for position, place in places)
+        return [ready for ready in ops if ready.address is not None]
 
 
 def play(
@@ -106,17 +96,17 @@ def attempt(*arguments: Any, **options: Any) -> Played | None:
         return None
 
 
-def tree(ranks: int, host: int, rack: int, *, oversubscription: float = 1.0, accelerator: str = "h100") -> Topology:
-    """Hosts of NVLink and racks of hosts, made with networkx; ranks that do not fill a host leave it smaller."""
+def tree(ranks: int, host: int, rack: int, *, card: float = 50e9, oversubscription: float = 1.0) -> Topology:
+    """H100 hosts of NVLink, a leaf switch for each host's cards, racks of leaves, a spine; made with networkx."""
     graph = nx.Graph()
     for rank in range(ranks):
-        graph.add_node(f"gpu{rank}", device=True, host=rank // host)
-    for rank in range(ranks):
-        here, above = f"host{rank // host}", f"rack{rank // host // rack}"
-        graph.add_edge(f"gpu{rank}", here, kind="nvlink", bandwidth=450e9, latency=3e-7)
-        graph.add_edge(here, above, kind="roce", bandwidth=host * 50e9, latency=2e-6)
-        graph.add_edge(above, "spine", kind="fabric", bandwidth=rack * host * 50e9 / oversubscription, latency=1e-6)
-    return topologies.from_graph(graph, "tree", accelerator)
+        gpu, leaf, above = f"gpu{rank}", f"leaf{rank // host}", f"rack{rank // host // rack}"
+        graph.add_node(gpu, device=True, host=rank // host)
+        graph.add_edge(gpu, f"nvswitch{rank // host}", kind="nvlink", bandwidth=450e9, latency=3e-7)
+        graph.add_edge(gpu, leaf, kind="roce", bandwidth=card, latency=2e-6)
+        graph.add_edge(leaf, above, kind="fabric", bandwidth=host * card, latency=1e-6)
+        graph.add_edge(above, "spine", kind="fabric", bandwidth=rack * host * card / oversubscription, latency=1e-6)
+    return topologies.from_graph(graph, "tree")
 
 
 @some.composite
@@ -127,12 +117,11 @@ def clusters(draw: some.DrawFn, ranks: int) -> Topology:
     if family == "flat":
         topology = topologies.build("flat", ranks=ranks, bandwidth=draw(some.sampled_from([50e9, 33e9])))
     elif family == "tree":
-        host, rack = draw(some.sampled_from([2, 4, 8])), draw(some.sampled_from([1, 2, 3]))
-        topology = tree(ranks, host, rack, oversubscription=draw(some.sampled_from([1.0, 3.0, 7.0])))
+        host, rack, card = (draw(some.sampled_from(each)) for each in ([2, 3, 4, 8], [1, 2, 3], [50e9, 37e9]))
+        topology = tree(ranks, host, rack, card=card, oversubscription=draw(some.sampled_from([1.0, 3.0, 7.0])))
     else:
-        topology = topologies.build(
-            f"{family},{'nodes' if family == 'dgx_h100' else 'gpus'}={ranks // 8 if family == 'dgx_h100' else ranks}"
-        )
+        sizes = {"nodes": ranks // 8} if family == "dgx_h100" else {"gpus": ranks}
+        topology = topologies.build(family, **sizes)
     for straggler in draw(some.lists(some.integers(0, ranks - 1), max_size=1)):
         topology = topology.degrade(rank=straggler, compute=0.8)
     for link in draw(some.lists(some.sampled_from(topology.links.ends), max_size=1)):
@@ -286,4 +275,4 @@ def systems(draw: some.DrawFn, **options: Any) -> tuple[Program, Topology]:
     return plan.program(), draw(clusters(plan.mesh.size))
 
 
-__all__ = ["MODES", "RELEASING", "Plan", "Played", "Spans", "attempt", "clusters", "plans", "play", "systems", "tree"]
+__all__ = ["MODES", "Plan", "Played", "Spans", "attempt", "clusters", "plans", "play", "systems", "tree"]

@@ -76,7 +76,9 @@ def test_run_prints_one_json_object(tmp_path):
     assert trace.stat().st_size > 0
 
 
-@pytest.mark.parametrize("extra", [["--no-fold"], ["--detail", "actions"], ["--recompute", "full"], ["--precision", "fp16"]])
+@pytest.mark.parametrize(
+    "extra", [["--no-fold"], ["--detail", "actions"], ["--recompute", "full"], ["--precision", "fp16"]]
+)
 def test_run_with_options(extra):
     words = ["run", "llama3_8b,layers=4", "dgx_h100", "pp=2 dp=4", "--batch", "16", "--sequence", "2048", "--json"]
     base, changed = (json.loads(stepsim(*words, *more).stdout) for more in ([], extra))
@@ -100,7 +102,9 @@ def test_run_prints_a_table_without_json():
 def test_gantt_prints_the_figures_of_a_schedule(tmp_path):
     picture = tmp_path / "schedule.png"
     words = ["gantt", "interleaved", "--stages", "4", "--microbatches", "8", "--virtual", "2", "--forward", "2"]
-    result = stepsim(*words, "--backward-input", "2", "--backward-weight", "2", "--hop", "0", "--out", str(picture), "--json")
+    result = stepsim(
+        *words, "--backward-input", "2", "--backward-weight", "2", "--hop", "0", "--out", str(picture), "--json"
+    )
     assert (result.exit_code, result.stderr) == (0, "")
     report = json.loads(result.stdout)
     assert set(report) == {"makespan", "span", "bubble_fraction", "bubble_ratio", "peak_in_flight"}
@@ -268,7 +272,10 @@ def test_pictures_of_an_unknown_format_are_refused(tmp_path):
         (["--jsn"], "No such option '--jsn'"),
         (["run", "llama3_8b", "dgx_h100", "--batch", "8", "--sequence", "8"], "Missing argument 'PLAN'"),
         (["run", "llama3_8b", "dgx_h100", "dp=8", "--batch", "8"], "Missing option '--sequence'"),
-        (["run", "llama3_8b", "dgx_h100", "dp=8", "more", "--batch", "8", "--sequence", "8"], "unexpected extra argument"),
+        (
+            ["run", "llama3_8b", "dgx_h100", "dp=8", "more", "--batch", "8", "--sequence", "8"],
+            "unexpected extra argument",
+        ),
         (["list", "modells"], "unknown folder 'modells'; did you mean models?"),
         (["list", "models", "plots"], "unexpected extra argument"),
     ],

@@ -1,5 +1,7 @@
 """What the engine promises: closed forms, laws, and runs replayed as one that foreign work opens."""
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -145,6 +147,35 @@ def test_a_run_waits_for_ops_of_earlier_blocks():
     program = Program(DeviceMesh({"pp": 2}), blocks, {(): order}, varies=())
     for detail in ("ops", "actions"):
         assert play(program, flat(2), compute=SECONDS, detail=detail).end == 7.0
+
+
+def test_an_op_waits_for_a_collective_of_an_earlier_run():
+    """What follows a shift on the compute stream is a run of its own, and so is what waits for an earlier one's sum."""
+    total, shift = (
+        reduce("tp", 8.0, "sum", stream="tp", after=("a",)),
+        P2P(name="ring", kind="shift", axis="pp", offset=1, bytes=0.5),
+    )
+    body = [gemm(1.0, "a"), total, shift, gemm(1.0, "b"), gemm(1.0, "c", after=("sum",))]
+    whole, actions = (
+        play(alike(DeviceMesh({"pp": 2, "tp": 2}), *body), flat(4), compute=SECONDS, detail=detail)
+        for detail in ("ops", "actions")
+    )
+    assert_equal_spans(actions, whole)
+
+
+@STEADY
+@given(plans(modes=("latency", "recv_block")))
+def test_actions_are_exact_where_inner_traffic_is_undisturbed(plan):
+    """Tensor parallelism on links inside hosts that nothing else uses; none of the links' protocols takes SMs."""
+    graph = nx.Graph()
+    for rank in range(16):
+        graph.add_node(rank, device=True, host=rank // 2)
+        graph.add_edge(rank, f"host{rank // 2}", bandwidth=400e9, kind="inside")
+        graph.add_edge(rank, "spine", bandwidth=25e9, kind="across", latency=1e-6)
+    mesh = DeviceMesh({"pp": 4, "dp": 2, "cp": 1, "tp": 2})
+    program = replace(plan, mesh=mesh, tail=plan.tail - {"norm"}).program()
+    whole, actions = (play(program, topologies.from_graph(graph), detail=detail) for detail in ("ops", "actions"))
+    assert_equal_spans(actions, whole)
 
 
 def test_two_lanes_share_the_sms():

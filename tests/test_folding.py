@@ -1,5 +1,8 @@
 """Folding is exact: classes of ranks behave, to the bit, as the ranks that they stand for."""
 
+from dataclasses import replace
+from math import inf
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,11 +10,16 @@ from hypothesis import strategies as some
 from random_programs import MODES, attempt, play, systems, tree
 
 import topologies
+from simulator.blocks import Workshop
+from simulator.communicators import RECEIVER, SENDER, Payload, Slot
 from simulator.compute import FlopsAreSeconds
-from simulator.folding import Edges, mix, refine
+from simulator.folding import Edges, Partition, mix, refine
+from simulator.quotient import Communicator, Node, Part, Quotient, Stretch, Transfer
+from simulator.replay import Manner, replay
+from simulator.script import Script
 from workloads.mesh import DeviceMesh
 from workloads.ops import P2P, Collective, Compute
-from workloads.program import Program
+from workloads.program import Block, BlockKey, Program
 
 SECONDS = FlopsAreSeconds()
 ORDERS = ("1f1b", "gpipe", "shuffled")
@@ -191,6 +199,37 @@ def test_groups_over_classes_of_unequal_size():
     program, cluster = alike({"dp": 8}, gemm(4.0), norm), flat(8).degrade(rank=5, compute=0.5)
     assert check(program, cluster, SECONDS).end == 8.0 + 2 * 7 / 8 * 8.0
     assert classes(program, cluster) == 2
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_one_op_with_three_transfers(fold):
+    """Rank 0 sends to three ranks of one class over one link, 12 bytes in 12 s, each send with 2 of its 10 SMs.
+
+    With 4 of 10 SMs left, 3 s of work last 7.5 s.
+    """
+    slots = [Slot("send", ("x",), (1, ""), "net"), Slot("recv", ("x",), (1, ""), "net")]
+    payload = Payload("blocking", 4.0, "")
+    transfer = Transfer(payload, "", (Stretch(0.0, 4.0, inf, {0: ((1.0, 3 if fold else 1),)}),), 0.2, 1.0)
+    members = [frozenset({(0, slots[0], SENDER), (rank, slots[1], RECEIVER)}) for rank in (1, 2, 3)]
+    arrays = np.array([0, 1, 1, 1]), np.array([0, 0, 0]), np.array([0])
+    partition = Partition.of(*arrays) if fold else Partition.trivial(4, 3, 1)
+    count = 1 if fold else 3
+    groups = [
+        Communicator(("x",), each, frozenset({(0, slots[0], SENDER)}), True, True, {payload: transfer})
+        for each in members[:count]
+    ]
+    chip = replace(topologies.accelerators.build("ideal"), sm_count=10)
+    sending = {slots[0]: tuple(Part(k, SENDER, 3 // count) for k in range(count))}
+    nodes = [Node(0, 0, 1, (), chip, 1.0, sending)]
+    nodes += [Node(k + 1, k + 1, 3 // count, (), chip, 1.0, {slots[1]: (Part(k, RECEIVER, 1),)}) for k in range(count)]
+    message = {"axis": "x", "offset": 1, "bytes": 4.0, "mode": "blocking", "stream": "net"}
+    send, recv = (Block((P2P(name=kind, kind=kind, **message), gemm(3.0))) for kind in ("send", "recv"))
+    workshop = Workshop(Program(DeviceMesh({"x": 4}), {BlockKey(0, "F"): send, BlockKey(1, "F"): recv}, {}), SECONDS)
+    whole = Quotient(None, None, tuple(nodes), tuple(groups), (1.0,), partition)
+    written = [Script.of(node, [workshop.ready(recv if node.index else send, chip)], 0.0) for node in nodes]
+    first, *others = replay(whole, written, Manner(shortcuts=False))
+    assert [record.end for record in first.records] == [7.5, 12.0]
+    assert all([record.end for record in each.records] == [3.75, 12.0] for each in others)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])

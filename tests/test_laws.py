@@ -112,7 +112,7 @@ def test_flops_over_ranks_are_the_models(step):
 @settings(max_examples=25, deadline=None)
 @given(step=steps())
 def test_parameters_over_ranks_are_the_models_times_its_replicas(step):
-    """fsdp and pp split everything, tp all but the norms, dp nothing."""
+    """Stages and fsdp split everything, tp all but the norms, dp nothing."""
     memory = simulated(step).to_frame("memory", expand=True)
     model, tp = step.model, step.plan.degree("tp")
     norms = model.layers * 2 * model.norm_parameters() + model.final_norm_parameters()

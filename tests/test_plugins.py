@@ -47,8 +47,14 @@ def test_a_folder_lists_public_modules(folder):
         (lambda: strategies.build("tpp", 2), "unknown axis 'tpp'; did you mean tp"),
         (lambda: strategies.build("dp", 2, zeros=1), "unknown option of dp 'zeros'; did you mean zero"),
         (lambda: schedules.build("1f2b", 2, 2), "unknown schedule '1f2b'"),
-        (lambda: schedules.build("interleaved", 2, 2, virtuals=2), "option of interleaved 'virtuals'; did you mean virt"),
-        (lambda: collectives.build("rings", None, None, None), "unknown collective algorithm 'rings'; did you mean ring"),
+        (
+            lambda: schedules.build("interleaved", 2, 2, virtuals=2),
+            "option of interleaved 'virtuals'; did you mean virt",
+        ),
+        (
+            lambda: collectives.build("rings", None, None, None),
+            "unknown collective algorithm 'rings'; did you mean ring",
+        ),
         (lambda: plots.draw("gant", None), "unknown plot 'gant'; did you mean gantt"),
     ],
 )

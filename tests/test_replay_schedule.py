@@ -19,7 +19,9 @@ durations = st.integers(1, 9)
 quick = settings(max_examples=60, deadline=None)
 
 
-def replayed(name: str, p: int, m: int, times: tuple[int, int, int], *, hop: float = 0, mode: str = "latency", **options):
+def replayed(
+    name: str, p: int, m: int, times: tuple[int, int, int], *, hop: float = 0, mode: str = "latency", **options
+):
     """A schedule replayed with forward, backward_input and backward_weight times."""
     forward, backward_input, backward_weight = times
     return replay_schedule(
@@ -28,7 +30,9 @@ def replayed(name: str, p: int, m: int, times: tuple[int, int, int], *, hop: flo
 
 
 @quick
-@given(name=st.sampled_from(["gpipe", "1f1b"]), p=ranks, extra=st.integers(0, 12), f=durations, i=durations, w=durations)
+@given(
+    name=st.sampled_from(["gpipe", "1f1b"]), p=ranks, extra=st.integers(0, 12), f=durations, i=durations, w=durations
+)
 def test_flush_schedules(name, p, extra, f, i, w):
     """Makespan (m + p - 1)(F + B), busy m(F + B) on each rank, bubble (p - 1)/(m + p - 1)."""
     m, b = p + extra, i + w
@@ -80,7 +84,9 @@ def test_one_f_one_b_with_hops(p, rounds, f, b, c):
 
 
 @quick
-@given(p=st.integers(2, 6), rounds=st.integers(1, 3), v=st.integers(2, 4), f=durations, b=durations, c=st.integers(1, 9))
+@given(
+    p=st.integers(2, 6), rounds=st.integers(1, 3), v=st.integers(2, 4), f=durations, b=durations, c=st.integers(1, 9)
+)
 def test_interleaved_with_hops(p, rounds, v, f, b, c):
     """Latency, p | m: + 2(pv - 1)c while c <= min(F, B)/v."""
     assume(c <= min(f, b))
@@ -145,7 +151,10 @@ def test_a_replayed_schedule_is_a_result():
         ({"backward_weight": math.nan}, "backward_weight=nan"),
         ({"forward": 1e99}, "forward=1e\\+99"),
         ({"forward": 1e-99}, "forward=1e-99"),
-        ({"forward": 0, "backward_input": 0, "backward_weight": 0}, "forward=0, backward_input=0 and backward_weight=0; one of them"),
+        (
+            {"forward": 0, "backward_input": 0, "backward_weight": 0},
+            "forward=0, backward_input=0 and backward_weight=0; one of them",
+        ),
         ({"mode": "late"}, "unknown mode 'late'; did you mean latency"),
         ({"stage_factors": [1.0]}, "1 stage factors for 4 stages; each stage needs one"),
         ({"stage_factors": [1.0, 1.0, -1.0, 1.0]}, "a stage factor of -1: it must be 0 or more"),

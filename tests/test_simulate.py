@@ -60,7 +60,7 @@ def test_end_stages_hold_no_layer(main_job):
 
 
 def test_plain_1f1b_pays_its_bubble(main_job):
-    """15/31 of the phase is bubble, so MFU is (16/31) / (128/143) = 0.58 of the interleaved one, if all else is equal."""
+    """15/31 of the phase is bubble, so MFU is (16/31) / (128/143) = 0.58 of the interleaved one, all else equal."""
     plain = llama("pp=16 dp=128,zero=1 tp=8")
     assert plain.bubble_fraction == pytest.approx(15 / 31, rel=0.05)
     assert plain.mfu / main_job.mfu == pytest.approx((16 / 31) / (128 / 143), rel=0.1)
@@ -76,7 +76,9 @@ def test_without_zero_it_does_not_fit_and_the_summary_says_why(main_job):
     freed = max(result.program.savings.values()) / 1e9
     assert f"does not fit; {row} take {worst[row] / 1e9:.1f} GB; recompute=full would free" in line
     assert 0 < float(line.split("would free ")[1].removesuffix(" GB")) <= freed + 0.05
-    saved = [ours["optimizer"] - theirs["optimizer"] for ours, theirs in zip(result.memory, main_job.memory, strict=True)]
+    saved = [
+        ours["optimizer"] - theirs["optimizer"] for ours, theirs in zip(result.memory, main_job.memory, strict=True)
+    ]
     assert result.peak_memory - main_job.peak_memory == pytest.approx(max(saved), rel=0.1)
 
 

@@ -8,7 +8,9 @@ from simulator import simulate, sweep
 from workloads import TrainingStep
 
 CLUSTER = topologies.build("dgx_h100")
-STEPS = [TrainingStep("llama3_8b,layers=4", plan, batch=16, sequence=2048) for plan in ("dp=8", "pp=2 dp=4", "fsdp=4 tp=2")]
+STEPS = [
+    TrainingStep("llama3_8b,layers=4", plan, batch=16, sequence=2048) for plan in ("dp=8", "pp=2 dp=4", "fsdp=4 tp=2")
+]
 
 
 def test_a_row_for_every_step_on_every_cluster():
@@ -43,8 +45,8 @@ def test_an_impossible_point_is_a_row_with_its_reason():
             "unknown option of dp 'zeros'",
             "unknown axis 'nonsense'",
             "batch=16 is not divisible by dp 3",
-            "batches",
-            "model",
+            "unknown field of a step 'batches'; did you mean batch?",
+            "a step needs model and batch and sequence",
         ],
         strict=True,
     ):

@@ -37,7 +37,7 @@ class Compute(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective(Op):
-    """A collective of the group that spans `axes`: all_reduce, all_gather, reduce_scatter …
+    """A collective of the group that spans `axes`: all_reduce, all_gather, reduce_scatter and so on.
 
     `bytes` is one rank's whole buffer as nccl-tests counts it (all-gather output, reduce-scatter input).
     `positions` restricts the group to members at these coordinates of a single axis: `(0, -1)` joins the

@@ -45,8 +45,9 @@ class Program:
     """The ops of one step for every rank of a mesh, with ranks of equal work sharing one order.
 
     `orders` maps the coordinates on the axes `varies` to what such a rank replays, in program order.
-    `model_flops`, counted by `convention`, and `recompute_flops` are totals over all ranks, of `precision`; `memory` holds bytes per rank in
-    named rows and `savings` what full recomputation would free, keyed like `orders`.
+    `model_flops`, counted by `convention`, and `recompute_flops` are totals over all ranks, of `precision`;
+    `memory` holds bytes per rank in named rows and `savings` what full recomputation would free, keyed like
+    `orders`.
     """
 
     mesh: DeviceMesh

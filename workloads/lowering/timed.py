@@ -40,7 +40,7 @@ class TimedSchedule:
         hops = Hops(self.schedule)
         actions = {action: None for order in self.schedule.orders.values() for action in order}
         blocks = {self._key(action): Block(tuple(self._ops(action, hops))) for action in actions}
-        orders = {
+        orders: dict[tuple[int, ...], tuple[Replay, ...]] = {
             (rank,): tuple(Replay(self._key(action), action.microbatch) for action in order)
             for rank, order in self.schedule.orders.items()
         }
