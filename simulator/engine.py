@@ -18,7 +18,7 @@ from simulator.quotient import Node, Quotient
 from simulator.recording import OpRecord, Recording
 from simulator.rendezvous import Call, Contact, Rendezvous
 from simulator.runs import COMPUTE
-from simulator.script import Place, Script
+from simulator.script import Place, Script, Step
 
 Waits = Generator[Event, Any, None]
 NETWORKS: dict[str, type[SharedNetwork] | type[UnsharedNetwork]] = {
@@ -90,30 +90,26 @@ class Engine:
 
     def start(self) -> list[Process]:
         """Begin the streams of all nodes."""
-        streams = [(state, stream) for state in self.states for stream in state.script.streams]
-        return [self.environment.process(self._stream(state, stream)) for state, stream in streams]
+        streams = [(state, queue) for state in self.states for queue in state.script.queues.values()]
+        return [self.environment.process(self._stream(state, queue)) for state, queue in streams]
 
-    def _stream(self, state: NodeState, stream: str) -> Waits:
-        for position, block in enumerate(state.script.blocks):
-            for item in block.queues.get(stream, ()):
-                waits = self._begin(state, position, item)
-                if waits is not None:
-                    yield from waits
+    def _stream(self, state: NodeState, queue: Sequence[Step]) -> Waits:
+        for step in queue:
+            waits = self._begin(state, step)
+            if waits is not None:
+                yield from waits
 
-    def _begin(self, state: NodeState, position: int, item: ReadyOp | Run) -> Waits | None:
-        """What a stream goes through for an item of its queue; None if the item holds it at no time."""
+    def _begin(self, state: NodeState, step: Step) -> Waits | None:
+        """What a stream goes through for a step of its queue; None if the step holds it at no time."""
+        position, item, host, number, free = step
         if isinstance(item, Run):
-            first = item.ops[0]
-            if first.waits or first.imports:
-                return self._run(state, position, item)
-            return self._replay_run(state, position, item)
-        free = not item.waits and not item.imports and not item.awaited
-        if free and self.post.carries(state.node, item):
-            now = self.environment.now
-            if state.script.host(position, item.place) <= now:
-                letter = self.post.reach(state.node, position, item)
-                return None if letter is None else self._finish(state, Underway(position, item, now, letter))
-        return self._op(state, position, item)
+            return self._replay_run(state, position, item) if free else self._run(state, position, item)
+        if free and host <= self.environment.now and self.post.carries(state.node, item):
+            letter = self.post.reach(state.node, position, item, number)
+            if letter is None:
+                return None
+            return self._finish(state, Underway(position, item, self.environment.now, letter))
+        return self._op(state, position, item, number)
 
     def _run(self, state: NodeState, position: int, run: Run) -> Waits:
         """Wait for what a run needs, then replay it."""
@@ -150,7 +146,7 @@ class Engine:
             elif (underway := resumed[ready.place]) is not None:
                 yield from self._finish(state, underway)
 
-    def _op(self, state: NodeState, position: int, ready: ReadyOp) -> Waits:
+    def _op(self, state: NodeState, position: int, ready: ReadyOp, number: int = 0) -> Waits:
         """Wait for what the op needs, start it and see it through."""
         underway = yield from self._await(state, position, ready)
         launched = state.script.host(position, ready.place)
@@ -162,7 +158,7 @@ class Engine:
                 self.contact.node(state.node.index)
             underway.work = state.processor.start(ready.seconds)
         elif self.post.carries(state.node, ready):
-            underway.work = self.post.reach(state.node, position, ready)
+            underway.work = self.post.reach(state.node, position, ready, number)
         else:
             underway.work = call = Call(state.node, position, ready, ready.address, underway.start)
             self.rendezvous.arrive(call)

@@ -20,14 +20,17 @@ _ALMOST = 1 - 1e-9
 class Flow:
     """Bytes of one stretch of one transfer; rates count on its most loaded link.
 
-    It enters its links at `enters`, and its `progress` ends when the last byte is there.
+    `key` is (stretch, priority), which `alone` follows from. It enters its links at `enters`, and its
+    `progress` ends when the last byte is there.
     """
 
-    __slots__ = ("arrived", "enters", "priority", "progress", "stretch")
+    __slots__ = ("alone", "arrived", "enters", "key", "progress")
     progress: Progress
 
-    def __init__(self, stretch: Stretch, priority: float, enters: float, arrived: Callable[[], None]) -> None:
-        self.stretch, self.priority, self.enters, self.arrived = stretch, priority, enters, arrived
+    def __init__(
+        self, key: tuple[Stretch, float], alone: "Alone", enters: float, arrived: Callable[[], None]
+    ) -> None:
+        self.key, self.alone, self.enters, self.arrived = key, alone, enters, arrived
 
 
 class Network(Protocol):
@@ -66,19 +69,19 @@ class SharedNetwork:
     ) -> Flow:
         """Send `left` bytes of a stretch on their way, after a delay; `arrived` is called when they are there."""
         environment = self._environment
-        flow = Flow(stretch, priority, environment.now + delay, arrived)
         alone = self._sharing.alone(stretch, priority)
-        free = (self._ahead or not delay) and not self._occupy(flow, alone)
+        flow = Flow((stretch, priority), alone, environment.now + delay, arrived)
+        free = (self._ahead or not delay) and not self._occupy(flow)
         flow.progress = Progress(environment, left, alone.rate if free else 0.0, delay)
         flow.progress.event.callbacks.append(lambda _: self._end(flow))
         if delay and not free:
             self._later(flow, delay)
         return flow
 
-    def _occupy(self, flow: Flow, alone: "Alone") -> bool:
+    def _occupy(self, flow: Flow) -> bool:
         """Put a flow on its links; whether it meets others there. One that is only to enter steps back if so."""
         met = []
-        for link, demand in alone.demands.items():
+        for link, demand in flow.alone.demands.items():
             others = self._on_link.setdefault(link, {})
             others[flow] = demand
             if len(others) > 1 and self._sharing.crowded(link, others.values()):
@@ -107,12 +110,11 @@ class SharedNetwork:
     def _enter(self, flow: Flow) -> None:
         """Let a flow that has waited enter its links now."""
         flow.enters = self._environment.now
-        alone = self._sharing.alone(flow.stretch, flow.priority)
-        if not self._occupy(flow, alone):
-            flow.progress.proceed(self._environment, alone.rate)
+        if not self._occupy(flow):
+            flow.progress.proceed(self._environment, flow.alone.rate)
 
     def _vacate(self, flow: Flow) -> None:
-        for link in self._sharing.alone(flow.stretch, flow.priority).demands:
+        for link in flow.alone.demands:
             del self._on_link[link][flow]
 
     def _end(self, flow: Flow) -> None:
@@ -125,7 +127,7 @@ class SharedNetwork:
 
     def _leave(self, flow: Flow) -> None:
         left_behind = []
-        for link in self._sharing.alone(flow.stretch, flow.priority).demands:
+        for link in flow.alone.demands:
             others = self._on_link[link]
             if len(others) > 1 and self._sharing.crowded(link, others.values()):
                 left_behind.append(link)
@@ -141,9 +143,9 @@ class SharedNetwork:
         changed, self._changed = self._changed, {}
         while changed:
             flows = self._component(changed.popitem()[0], changed)
-            rates = self._sharing.rates([(flow.stretch, flow.priority) for flow in flows])
+            rates = self._sharing.rates([flow.key for flow in flows])
             for flow in flows:
-                rate = rates[flow.stretch, flow.priority]
+                rate = rates[flow.key]
                 if flow.progress.rate != rate:
                     flow.progress.proceed(self._environment, rate)
 
@@ -152,8 +154,7 @@ class SharedNetwork:
         flows = dict.fromkeys(self._on_link[link])
         front, covered, passed = list(flows), {link}, {link}
         while front:
-            flow = front.pop()
-            for each in self._sharing.alone(flow.stretch, flow.priority).demands:
+            for each in front.pop().alone.demands:
                 others = self._on_link[each]
                 if each in passed or len(others) < 2:
                     continue
@@ -244,8 +245,9 @@ class UnsharedNetwork:
         self, stretch: Stretch, priority: float, left: float, arrived: Callable[[], None], delay: float = 0.0
     ) -> Flow:
         """Send `left` bytes of a stretch on their way, as if nothing else did."""
-        flow = Flow(stretch, priority, self._environment.now + delay, arrived)
-        flow.progress = Progress(self._environment, left, self._sharing.alone(stretch, priority).rate, delay)
+        alone = self._sharing.alone(stretch, priority)
+        flow = Flow((stretch, priority), alone, self._environment.now + delay, arrived)
+        flow.progress = Progress(self._environment, left, alone.rate, delay)
         flow.progress.event.callbacks.append(lambda _: arrived())
         return flow
 

@@ -62,28 +62,25 @@ class Post:
         self._communicators = quotient.communicators
         self._channels = quotient.once("channels", lambda: _channels(quotient))
         self._letters: dict[tuple[int, int], Letter] = {}
-        self._calls: dict[tuple[int, Slot], int] = {}
 
     def carries(self, node: Node, ready: ReadyOp) -> bool:
         """Whether an op is a letter's."""
         return ready.address is not None and (node.index, ready.address.slot) in self._channels
 
-    def reach(self, node: Node, position: int, ready: ReadyOp) -> Letter | None:
-        """A node reaches a letter's op, sending or asking for it; the letter that it must wait for, if any."""
+    def reach(self, node: Node, position: int, ready: ReadyOp, number: int) -> Letter | None:
+        """A node reaches call `number` of a letter's op, sending or asking for it.
+
+        Returns the letter if the node has to wait for it.
+        """
         assert ready.address is not None
         slot, payload = ready.address
-        number = self._calls.get((node.index, slot), 0)
-        self._calls[node.index, slot] = number + 1
         key = self._channels[node.index, slot], number
-        letter = self._letters.get(key)
-        first = letter is None
+        letter = self._letters.pop(key, None)
         if letter is None:
             transfer = self._communicators[key[0]].transfers[payload]
             letter = self._letters[key] = Letter(self, transfer, next(self._numbers))
         elif letter.transfer.payload != payload:
             raise mismatch(node, ready, payload, letter.transfer.payload, number)
-        if not first:
-            del self._letters[key]
         if slot.role == "send":
             letter.sender = node, position, ready
             letter.began = self.environment.now

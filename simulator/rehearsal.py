@@ -12,7 +12,7 @@ from simulator.communicators import Payload
 from simulator.engine import Engine
 from simulator.quotient import Node, Quotient
 from simulator.runs import COMPUTE
-from simulator.script import Place, Script
+from simulator.script import Script
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,9 +53,8 @@ def rehearse(
     """
     scripts = []
     for index, run in runs.items():
-        imports: dict[Place, list[Place]] = {(0, ready.place): [] for ready in run.ops if ready.imports}
-        launched = [lead - interval * run.ops[0].place] if interval else [0.0]
-        scripts.append(Script(quotient.nodes[index], [_alone(run)], imports, launched, interval))
+        start = lead - interval * run.ops[0].place
+        scripts.append(Script.of(quotient.nodes[index], [_alone(run)], interval, start))
     engine = Engine(quotient, scripts, network)
     for state in engine.states:
         run = runs[state.node.index]

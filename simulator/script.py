@@ -1,10 +1,12 @@
 """What a node replays: ready blocks in order, with the names between them resolved."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
-from simulator.blocks import ReadyBlock, ReadyOp
+from simulator.blocks import ReadyBlock, ReadyOp, Run
+from simulator.communicators import Slot
 from simulator.quotient import Node
 from simulator.runs import COMPUTE
 
@@ -12,12 +14,26 @@ Place = tuple[int, int]
 """An op instance of a node: (position in its order, place in the block)."""
 
 
+class Step(NamedTuple):
+    """One item of a stream's queue: the host launches it at `host`, and it is call `number` on its slot.
+
+    `free` says that it waits for nothing on other streams, and nothing there waits for it.
+    """
+
+    position: int
+    item: ReadyOp | Run
+    host: float
+    number: int
+    free: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Script:
     """A node's blocks in order.
 
     `imports` resolves, for ops that name ops of earlier blocks, the latest of that name before them. The
-    host launches the first op of a block at `launched` seconds, and one op every `interval`.
+    host launches the first op of a block at `launched` seconds, and one op every `interval`. `queues` holds
+    what each stream goes through, the compute stream first.
     """
 
     node: Node
@@ -25,21 +41,16 @@ class Script:
     imports: Mapping[Place, list[Place]]
     launched: Sequence[float]
     interval: float
+    queues: Mapping[str, Sequence[Step]]
 
     @classmethod
-    def of(cls, node: Node, blocks: Sequence[ReadyBlock], interval: float) -> Self:
-        """The script of a node; a name that no op before has is an error."""
+    def of(cls, node: Node, blocks: Sequence[ReadyBlock], interval: float, start: float = 0.0) -> Self:
+        """The script of a node whose first op is launched at `start`; an unknown name is an error."""
         launched, count = [], 0
         for block in blocks:
-            launched.append(count * interval)
+            launched.append(start + count * interval)
             count += len(block.ops)
-        return cls(node, blocks, _resolve(blocks), launched, interval)
-
-    @property
-    def streams(self) -> list[str]:
-        """Every stream with a queue, the compute stream first."""
-        streams = {stream for block in self.blocks for stream in block.queues}
-        return sorted(streams, key=lambda stream: (stream != COMPUTE, stream))
+        return cls(node, blocks, _resolve(blocks), launched, interval, _queues(blocks, launched, interval))
 
     def host(self, position: int, place: int) -> float:
         """When the host launches an op, going through the program in order, one launch an interval.
@@ -51,7 +62,7 @@ class Script:
     def awaited(self, position: int, ready: ReadyOp) -> Iterable[Place]:
         """The op instances on other streams, or in earlier blocks, that an op waits for."""
         own = [(position, place) for place in ready.waits]
-        return own + self.imports[position, ready.place] if ready.imports else own
+        return own + self.imports.get((position, ready.place), []) if ready.imports else own
 
 
 def _resolve(blocks: Sequence[ReadyBlock]) -> dict[Place, list[Place]]:
@@ -65,3 +76,21 @@ def _resolve(blocks: Sequence[ReadyBlock]) -> dict[Place, list[Place]]:
             resolved[position, ready.place] = [latest[name] for name in ready.imports]
         latest.update({name: (position, place) for name, place in block.exports.items()})
     return resolved
+
+
+def _queues(blocks: Sequence[ReadyBlock], launched: Sequence[float], interval: float) -> dict[str, list[Step]]:
+    """Every stream's items in order, with what does not depend on the replay."""
+    queues: dict[str, list[Step]] = {COMPUTE: []}
+    calls: Counter[Slot] = Counter()
+    for position, block in enumerate(blocks):
+        for stream, items in block.queues.items():
+            queue = queues.setdefault(stream, [])
+            for item in items:
+                first = item.ops[0] if isinstance(item, Run) else item
+                slot = first.address.slot if first.address else None
+                host = launched[position] + first.place * interval
+                free = not (first.waits or first.imports or (first.awaited and first is item))
+                queue.append(Step(position, item, host, calls[slot] if slot else 0, free))
+                if slot:
+                    calls[slot] += 1
+    return queues
