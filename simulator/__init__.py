@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from simulator.deadlock import DeadlockError as DeadlockError
-    from simulator.schedule_replay import replay_schedule as replay_schedule
     from simulator.result import Result as Result
+    from simulator.schedule_replay import replay_schedule as replay_schedule
     from simulator.simulation import simulate as simulate
     from simulator.sweeps import sweep as sweep
 

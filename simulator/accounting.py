@@ -3,45 +3,18 @@
 Assumes that a rank computes whenever its compute stream runs a kernel, however few SMs the kernel gets.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
+from simulator.account import Account
 from simulator.recording import OpRecord, Recording, RunRecord
 from simulator.runs import COMPUTE
 from simulator.script import Place, Script
+from simulator.template import Template
 from workloads.ops import P2P, Collective, Op
-
-if TYPE_CHECKING:
-    from simulator.rehearsal import Template
 
 ACTIONS = ("F", "B", "I", "W")
 """Kinds of blocks that make up the pipeline phase."""
-
-
-@dataclass(slots=True, eq=False)
-class Account:
-    """Seconds of one rank, as far as they can be told without the others.
-
-    `waits` are intervals in which it waited for another stage or had nothing left to do: bubble inside the
-    pipeline phase, idle outside. `begins` and `ends` bound its own share of that phase.
-    """
-
-    compute: float = 0.0
-    launch: float = 0.0
-    idle: float = 0.0
-    exposed: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    waits: list[tuple[float, float]] = field(default_factory=list)
-    begins: float = float("inf")
-    ends: float = 0.0
-    last: float = 0.0
-
-    def split(self, begins: float, ends: float, step_end: float) -> tuple[float, float]:
-        """(bubble, idle) when the pipeline phase of all ranks and the end of the step are known."""
-        waits = [*self.waits, (self.last, step_end)]
-        inside = sum(max(0.0, min(high, ends) - max(low, begins)) for low, high in waits)
-        return inside, self.idle + sum(high - low for low, high in waits) - inside
 
 
 def axis_of(op: Op) -> str:

@@ -74,6 +74,6 @@ def attention_efficiency(shape: tuple[float, ...], sm_count: int, constants: Ker
 class FlopsAreSeconds:
     """Replays schedules in abstract time: one FLOP is one second."""
 
-    def seconds(self, op: Compute, accelerator: Accelerator) -> float:  # noqa: ARG002
+    def seconds(self, op: Compute, accelerator: Accelerator) -> float:
         """The op's FLOPs."""
         return op.flops

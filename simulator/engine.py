@@ -1,7 +1,7 @@
 """The replay: one simpy process per stream of every node, in order, over fluid SMs and links."""
 
 import itertools
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -9,7 +9,7 @@ import simpy
 from simpy.events import Event, Process
 
 from simulator.blocks import ReadyOp, Run
-from simulator.fluid import Network, SharedNetwork, Sharing, UnsharedNetwork
+from simulator.fluid import SharedNetwork, Sharing, UnsharedNetwork
 from simulator.instant import Instant
 from simulator.post import Letter, Post
 from simulator.processor import Processor

@@ -12,7 +12,6 @@ from simulator.instant import Instant
 from simulator.progress import Progress
 from simulator.quotient import Quotient, Stretch
 
-
 _ALMOST = 1 - 1e-9
 """A link that full demand fills to no more than this share is never what limits a flow."""
 
@@ -27,9 +26,7 @@ class Flow:
     __slots__ = ("alone", "arrived", "enters", "key", "progress")
     progress: Progress
 
-    def __init__(
-        self, key: tuple[Stretch, float], alone: "Alone", enters: float, arrived: Callable[[], None]
-    ) -> None:
+    def __init__(self, key: tuple[Stretch, float], alone: "Alone", enters: float, arrived: Callable[[], None]) -> None:
         self.key, self.alone, self.enters, self.arrived = key, alone, enters, arrived
 
 
@@ -61,7 +58,7 @@ class SharedNetwork:
         self, environment: simpy.Environment, instant: Instant, sharing: "Sharing", *, ahead: bool = False
     ) -> None:
         self._environment, self._instant, self._sharing, self._ahead = environment, instant, sharing, ahead
-        self._on_link: dict[int, dict[Flow, float]] = {}
+        self._on_link: list[list[Flow]] = [[] for _ in range(sharing.links)]
         self._changed: dict[int, None] = {}
 
     def start(
@@ -81,10 +78,10 @@ class SharedNetwork:
     def _occupy(self, flow: Flow) -> bool:
         """Put a flow on its links; whether it meets others there. One that is only to enter steps back if so."""
         met = []
-        for link, demand in flow.alone.demands.items():
-            others = self._on_link.setdefault(link, {})
-            others[flow] = demand
-            if len(others) > 1 and self._sharing.crowded(link, others.values()):
+        for link in flow.alone.demands:
+            others = self._on_link[link]
+            others.append(flow)
+            if len(others) > 1 and self._sharing.crowded(link, others):
                 met.append(link)
         if not met:
             return False
@@ -115,7 +112,7 @@ class SharedNetwork:
 
     def _vacate(self, flow: Flow) -> None:
         for link in flow.alone.demands:
-            del self._on_link[link][flow]
+            self._on_link[link].remove(flow)
 
     def _end(self, flow: Flow) -> None:
         self._leave(flow)
@@ -123,15 +120,15 @@ class SharedNetwork:
 
     def busy(self, links: Iterable[int]) -> bool:
         """Whether any of the links carries something."""
-        return any(self._on_link.get(link) for link in links)
+        return any(self._on_link[link] for link in links)
 
     def _leave(self, flow: Flow) -> None:
         left_behind = []
         for link in flow.alone.demands:
             others = self._on_link[link]
-            if len(others) > 1 and self._sharing.crowded(link, others.values()):
+            if len(others) > 1 and self._sharing.crowded(link, others):
                 left_behind.append(link)
-            del others[flow]
+            others.remove(flow)
         if left_behind:
             self._change(left_behind)
 
@@ -159,7 +156,7 @@ class SharedNetwork:
                 if each in passed or len(others) < 2:
                     continue
                 passed.add(each)
-                if self._sharing.crowded(each, others.values()):
+                if self._sharing.crowded(each, others):
                     covered.add(each)
                     fresh = [other for other in others if other not in flows]
                     flows.update(dict.fromkeys(fresh))
@@ -202,9 +199,15 @@ class Sharing:
             self._alone[key] = Alone(rate, {link: rate * _load(weights) for link, weights in short.items()})
         return self._alone[key]
 
-    def crowded(self, link: int, demands: Iterable[float]) -> bool:
+    @property
+    def links(self) -> int:
+        """The number of links."""
+        return len(self._capacities)
+
+    def crowded(self, link: int, flows: Iterable[Flow]) -> bool:
         """Whether a link may be too narrow for what flows would like to send over it."""
-        return math.fsum(demands) > self._capacities[link] * _ALMOST
+        demand = math.fsum(flow.alone.demands[link] for flow in flows)
+        return demand > self._capacities[link] * _ALMOST
 
     def rates(self, flows: Sequence[tuple[Stretch, float]]) -> dict[tuple[Stretch, float], float]:
         """Fair rates of flows that meet; equal flows have equal rates."""
@@ -237,7 +240,12 @@ class UnsharedNetwork:
     """Every flow at the rate it has alone: the closed form without contention, an oracle for the other."""
 
     def __init__(
-        self, environment: simpy.Environment, instant: Instant, sharing: Sharing, *, ahead: bool = False  # noqa: ARG002
+        self,
+        environment: simpy.Environment,
+        instant: Instant,
+        sharing: Sharing,
+        *,
+        ahead: bool = False,
     ) -> None:
         self._environment, self._sharing = environment, sharing
 
@@ -251,7 +259,7 @@ class UnsharedNetwork:
         flow.progress.event.callbacks.append(lambda _: arrived())
         return flow
 
-    def busy(self, links: Iterable[int]) -> bool:  # noqa: ARG002
+    def busy(self, links: Iterable[int]) -> bool:
         """Never: no flow is in another's way."""
         return False
 

@@ -1,12 +1,10 @@
 """What a replay takes down, node by node: one record per op, or per run that was replayed as one."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from simulator.blocks import ReadyOp, Run
-
-if TYPE_CHECKING:
-    from simulator.rehearsal import Template
+from simulator.template import Template
 
 
 class OpRecord(NamedTuple):
@@ -32,7 +30,7 @@ class RunRecord(NamedTuple):
     end: float
     host: float
     late: float
-    template: "Template"
+    template: Template
 
 
 class Recording:

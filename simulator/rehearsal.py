@@ -1,47 +1,17 @@
 """Rehearsals: a run replayed alone, once, so that it can be shifted in time wherever it occurs."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.accounting import Account, account
-from simulator.activity import Floats
+from simulator.accounting import account
 from simulator.blocks import ReadyBlock, Run
 from simulator.communicators import Payload
 from simulator.engine import Engine
 from simulator.quotient import Node, Quotient
 from simulator.runs import COMPUTE
 from simulator.script import Script
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Template:
-    """A run as it goes when nothing foreign meets it; times in seconds from its start.
-
-    `starts`, `began`, `ends` and `launches` (how many launches after the first op's) are in the order of the
-    run's ops. `length` is when the compute stream goes on. `serial`: each op starts when the one before has
-    ended, so that waiting for the host delays all that follow.
-    """
-
-    starts: Floats
-    began: Floats
-    ends: Floats
-    launches: Floats
-    last_launch: float
-    length: float
-    serial: bool
-    account: Account
-
-    def delays(self, lead: float, interval: float) -> Floats:
-        """How late each op is if the host launched the first one `lead` seconds after the run's start."""
-        return np.maximum.accumulate(np.maximum(lead + interval * self.launches - self.starts, 0.0))
-
-    def late(self, lead: float, interval: float) -> float:
-        """How late the whole run is then, seconds."""
-        if lead + interval * self.last_launch <= 0.0:
-            return 0.0
-        return float(self.delays(lead, interval)[-1])
+from simulator.template import Template
 
 
 def rehearse(

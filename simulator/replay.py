@@ -1,6 +1,8 @@
 """Replays a quotient at a level of detail, on a kind of network."""
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from simulator import deadlock
@@ -40,9 +42,22 @@ def replay(whole: Quotient, scripts: Sequence[Script], manner: Manner) -> list[R
         engine.shortcuts = flights
         engine.tell(flights)
     engine.start()
-    engine.environment.run()
+    with _no_collection():
+        engine.environment.run()
     deadlock.check(engine)
     return [state.recording for state in engine.states]
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Pause the cyclic garbage collector: a replay keeps what it makes, so that looking for garbage is in vain."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def scripts(whole: Quotient, compute: ComputeModel, *, launch: bool = True) -> list[Script]:

@@ -9,8 +9,9 @@ from simulator.engine import Engine, NodeState, Underway, Waits
 from simulator.progress import Progress
 from simulator.quotient import Stretch
 from simulator.recording import OpRecord, RunRecord
-from simulator.rehearsal import Template, rehearse
+from simulator.rehearsal import rehearse
 from simulator.rendezvous import Call
+from simulator.template import Template
 from simulator.templates import Templates
 
 

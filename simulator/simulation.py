@@ -12,7 +12,6 @@ from simulator.timeline import Timeline
 from topologies import Topology
 from workloads.program import Program
 
-
 ROOFLINE = Roofline()
 
 

@@ -4,7 +4,8 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from simulator.blocks import Run
 from simulator.quotient import Node, Quotient
-from simulator.rehearsal import Template, calls, rehearse, template
+from simulator.rehearsal import calls, rehearse, template
+from simulator.template import Template
 
 
 class Templates:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from simulator.accounting import ACTIONS, Account, account, axis_of
+from simulator.account import Account
+from simulator.accounting import ACTIONS, account, axis_of
 from simulator.activity import Floats
 from simulator.blocks import ReadyOp
 from simulator.quotient import Quotient

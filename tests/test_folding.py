@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import inf
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -152,6 +153,19 @@ def test_one_group_with_phases_on_different_links():
     assert len({frozenset(stretch.loads) for stretch in transfer.stretches}) > 1
 
 
+def test_phases_tell_links_of_one_capacity_apart():
+    """Links inside hosts and across them are alike but for the phase that crosses them."""
+    graph = nx.Graph()
+    for rank in range(8):
+        graph.add_node(rank, device=True, host=rank // 4)
+        graph.add_edge(rank, f"host{rank // 4}", bandwidth=1e9, latency=1e-7)
+        graph.add_edge(rank, "spine", bandwidth=1e9, latency=1e-6)
+    small = Collective(name="small", stream="net", kind="all_reduce", axes=("dp",), bytes=8e5)
+    played = check(alike({"dp": 8}, small), topologies.from_graph(graph))
+    latency = 6 * 2e-7 + 2 * 2e-6
+    assert played.end == pytest.approx(2 * 7 / 8 * 8e5 / 1e9 + latency)
+
+
 def test_two_kinds_of_op_of_one_communicator_on_different_links():
     """The large op goes in two levels, the small one round a ring; each has links of its own."""
     axes = {"axes": ("dp", "tp"), "stream": "net"}
@@ -161,8 +175,6 @@ def test_two_kinds_of_op_of_one_communicator_on_different_links():
 
 def test_equal_transfers_on_one_link():
     """Both GPUs of a host send over its uplink of 1 byte/s: 6 bytes in 6 s, not in 3."""
-    import networkx as nx
-
     graph = nx.Graph()
     for rank in range(4):
         graph.add_node(rank, device=True)
