@@ -9,12 +9,15 @@ from simulator import deadlock
 from simulator.blocks import Workshop
 from simulator.compute import ComputeModel
 from simulator.constants import kernels
-from simulator.engine import Engine
+from simulator.engine import NETWORKS, Engine
 from simulator.quotient import Quotient
 from simulator.recording import Recording
 from simulator.script import Script
 from simulator.shortcuts import Actions, Flights
 from simulator.templates import Templates
+from topologies.plugins import unknown
+
+DETAILS = ("ops", "actions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,11 @@ class Manner:
     detail: str = "ops"
     shortcuts: bool = True
     network: str = "shared"
+
+    def __post_init__(self) -> None:
+        for what, name, known in (("detail", self.detail, DETAILS), ("network", self.network, NETWORKS)):
+            if name not in known:
+                raise ValueError(unknown(what, name, known))
 
 
 def replay(whole: Quotient, scripts: Sequence[Script], manner: Manner) -> list[Recording]:

@@ -89,8 +89,18 @@ def _queues(blocks: Sequence[ReadyBlock], launched: Sequence[float], interval: f
                 first = item.ops[0] if isinstance(item, Run) else item
                 slot = first.address.slot if first.address else None
                 host = launched[position] + first.place * interval
-                free = not (first.waits or first.imports or (first.awaited and first is item))
-                queue.append(Step(position, item, host, calls[slot] if slot else 0, free))
+                queue.append(Step(position, item, host, calls[slot] if slot else 0, _is_free(item)))
                 if slot:
                     calls[slot] += 1
     return queues
+
+
+def _is_free(item: ReadyOp | Run) -> bool:
+    """Whether an item waits for nothing on other streams, and for a single op nothing there waits for it.
+
+    A run that begins on an inner stream waits for the compute stream only, which has come to it.
+    """
+    if isinstance(item, Run):
+        first = item.ops[0]
+        return first.op.stream != COMPUTE or not (first.waits or first.imports)
+    return not (item.waits or item.imports or item.awaited)

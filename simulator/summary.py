@@ -54,7 +54,7 @@ def verdict(result: "Result") -> str:
     place = result.program.mesh.coordinates(node.rank)
     freed = result.program.savings.get(tuple(place.get(axis, 0) for axis in result.program.varies), 0.0)
     advice = f"; recompute=full would free {freed / GIGA:.1f} GB" if freed > 0 else ""
-    return f"{budget}: does not fit; {row} take {size / GIGA:.1f} GB{advice}"
+    return f"{budget}: does not fit; the largest row is {row}, {size / GIGA:.1f} GB{advice}"
 
 
 def _rows(result: "Result") -> Iterator[Row]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import topologies
@@ -78,8 +78,16 @@ def test_every_second_of_every_rank_is_accounted_for(step):
     assert result.to_frame("ranks")["ranks_in_class"].sum() == step.plan.world_size
 
 
+ALONE_ON_FOUR_SERVERS = TrainingStep(
+    "llama3_8b,layers=4", "pp=2,schedule=gpipe dp=2 tp=8,sp=off", batch=2, sequence=1024
+)
+"""One microbatch, gradients in flight while the other stage computes; short cuts once differed here when folded."""
+
+
 @settings(max_examples=12, deadline=None)
 @given(step=steps())
+@example(step=ALONE_ON_FOUR_SERVERS)
+@example(step=BASE.replace(plan="fsdp=4 tp=2", optimizer="none"))
 def test_folded_equals_unfolded(step):
     """Step time, and where each rank's time went."""
     for detail in ("ops", "actions"):

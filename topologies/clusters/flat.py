@@ -23,7 +23,7 @@ def build(
     1.0
     """
     ranks = check_size("ranks", ranks, MAXIMUM_DEVICES)
-    name = f"flat,ranks={ranks},bandwidth={bandwidth},latency={latency},accelerator={_label(accelerator)}"
+    name = f"flat,ranks={ranks},bandwidth={bandwidth:g},latency={latency:g},accelerator={_label(accelerator)}"
     return cluster(name, ranks, accelerator, [Tier("switch", ranks, "port", bandwidth, latency)])
 
 
