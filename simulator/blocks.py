@@ -33,12 +33,13 @@ class Run:
     """Consecutive ops that can be replayed as one, as long as nothing foreign meets them.
 
     `outward` are the places of ops that something outside waits for; `joined` those that the compute stream
-    waits for before it goes on behind the run.
+    waits for before it goes on behind the run; `closing` those that other blocks or outer streams wait for.
     """
 
     ops: tuple[ReadyOp, ...]
     outward: tuple[int, ...]
     joined: frozenset[int]
+    closing: frozenset[int]
 
     @property
     def streams(self) -> list[str]:
@@ -110,8 +111,9 @@ class Workshop:
     def _run(self, block: Resolved, ops: list[ReadyOp]) -> Run:
         places = {ready.place for ready in ops}
         following = range(max(places) + 1, len(block.block.ops))
-        outward = {each for place in following for each in block.waits[place] if each in places}
-        outward |= {ready.place for ready in ops if ready.op.name in self._imported}
+        outer = {op.stream for op in block.block.ops} - self.inner - {COMPUTE}
+        closing = block.awaited(self._imported, outer) & places
+        outward = closing | {each for place in following for each in block.waits[place] if each in places}
         following_compute = next((place for place in following if block.stream(place) == COMPUTE), None)
         joined = block.waits[following_compute] if following_compute is not None else ()
-        return Run(tuple(ops), tuple(sorted(outward)), frozenset(joined))
+        return Run(tuple(ops), tuple(sorted(outward)), frozenset(joined), closing)

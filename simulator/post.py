@@ -15,6 +15,7 @@ from simulator.fluid import Flow, Network
 from simulator.quotient import Node, Quotient, Transfer
 from simulator.recording import OpRecord, Recording
 from simulator.rendezvous import Contact, mismatch
+from simulator.runs import COMPUTE
 
 
 class Letter:
@@ -128,7 +129,8 @@ class Post:
     def received(self, node: Node, position: int, ready: ReadyOp, start: float, letter: Letter) -> None:
         """Take down that a node has a letter for which it was ready at `start`."""
         record = OpRecord(position, ready, start, letter.began, self.environment.now, letter.number)
-        self._recordings[node.index].compute.append(record)
+        recording = self._recordings[node.index]
+        (recording.compute if ready.op.stream == COMPUTE else recording.beside).append(record)
 
 
 def _channels(quotient: Quotient) -> dict[tuple[int, Slot], int]:

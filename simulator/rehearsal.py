@@ -1,5 +1,6 @@
 """Rehearsals: a run replayed alone, once, so that it can be shifted in time wherever it occurs."""
 
+import itertools
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -37,7 +38,8 @@ def rehearse(
 def template(engine: Engine, node: Node, run: Run) -> Template | None:
     """The template of a node's run, from a rehearsal that is over.
 
-    None if the run did not end, or if something in it goes on when the compute stream has gone on.
+    None if the run did not end, if something in it goes on when the compute stream has gone on, or if
+    something outside could go on before the run's end.
     """
     state = next(state for state in engine.states if state.node is node)
     records = {record.ready.place: record for record in state.recording.ops}
@@ -46,9 +48,9 @@ def template(engine: Engine, node: Node, run: Run) -> Template | None:
     ordered = [records[ready.place] for ready in run.ops]
     awaited = [each.end for each in ordered if each.ready.op.stream == COMPUTE or each.ready.place in run.joined]
     length = max(awaited, default=0.0)
-    if any(record.end > length for record in ordered):
+    if any(record.end > length for record in ordered) or any(records[place].end < length for place in run.closing):
         return None
-    serial = all(after.start >= before.end for before, after in zip(ordered, ordered[1:], strict=False))
+    serial = all(after.start >= before.end for before, after in itertools.pairwise(ordered))
     return Template(
         starts=np.array([each.start for each in ordered]),
         began=np.array([each.began for each in ordered]),

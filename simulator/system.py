@@ -79,7 +79,7 @@ class System:
 def system(program: Program, topology: Topology) -> System:
     """Find every communicator of a program on a topology and every link that it crosses."""
     if program.mesh.size != topology.size:
-        degrees = " × ".join(f"{axis}={degree}" for axis, degree in program.mesh.axes.items())
+        degrees = " × ".join(f"{axis}={degree}" for axis, degree in program.mesh.axes.items()) or "an empty plan"
         raise ValueError(f"{degrees} = {program.mesh.size} ranks, but {topology.name} has {topology.size}")
     families = tuple(communicators(program, topology))
     first = tuple(np.cumsum([0] + [len(family.ranks) for family in families]).tolist())

@@ -11,8 +11,8 @@ from simulator.template import Template
 class Templates:
     """The templates of a quotient's runs on one kind of network.
 
-    A run that joins no other node is rehearsed alone, others together with all nodes that they join. Runs
-    whose kernels, transfers and links are alike share one rehearsal.
+    A run that joins no other node is rehearsed alone, others together with all nodes that they join, as long as
+    those do the same on the same accelerator. Runs whose kernels, transfers and links are alike share one rehearsal.
     """
 
     def __init__(self, quotient: Quotient, network: str) -> None:
@@ -64,7 +64,7 @@ class Templates:
         return self._rehearsed[key]
 
     def _play(self, nodes: Sequence[Node], run: Run) -> list[Template | None]:
-        if any(node.accelerator != nodes[0].accelerator for node in nodes):
+        if any((node.accelerator, node.order) != (nodes[0].accelerator, nodes[0].order) for node in nodes):
             return [None] * len(nodes)
         engine = rehearse(self._quotient, {node.index: run for node in nodes}, self._network)
         engine.environment.run()

@@ -216,4 +216,4 @@ def test_a_step_that_does_not_fit_still_has_a_time():
     result = simulate(step, topologies.build("dgx_h100"))
     assert result.step_time > 0
     assert not result.memory_fits
-    assert "does not fit; optimizer take" in str(result)
+    assert "does not fit; the largest row is optimizer" in str(result)

@@ -101,10 +101,10 @@ def test_flat_takes_free_links_and_ideal_devices():
         ("llama3_cluster,gpus=1e12", "nearest: 1048576"),
         ("lama3_cluster", "unknown topology 'lama3_cluster'; did you mean llama3_cluster"),
         ("flat,ranks=0", "ranks=0 is not a whole number from 1"),
-        ("flat,bandwidth=0", "bandwidth=0: bytes/s must be above 0"),
-        ("flat,bandwidth=fast", "bandwidth=fast: bytes/s must be above 0"),
+        ("flat,bandwidth=0", "bandwidth=0: bytes/s must be at least 1"),
+        ("flat,bandwidth=fast", "bandwidth=fast: bytes/s must be at least 1"),
         ("flat,bandwidth=nan", "bandwidth=nan"),
-        ("flat,latency=inf", "latency=inf: seconds must be finite"),
+        ("flat,latency=inf", "latency=inf: seconds must be between 0 and"),
         ("flat,accelerator=h10", "did you mean h100"),
     ],
 )

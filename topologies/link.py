@@ -27,6 +27,12 @@ INFINIBAND_SWITCH_LATENCY = 0.25 * MICRO
 ETHERNET_SWITCH_LATENCY = 0.8 * MICRO
 
 
+SLOWEST = 1.0
+"""Bytes/s below which a link is none."""
+LONGEST = 1e6
+"""Seconds above which a latency is absurd."""
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """One direction between two nodes: bandwidth in bytes/s (infinite for a free link), latency in seconds.
@@ -42,11 +48,13 @@ class Link:
     latency: float = 0.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.bandwidth, Real) or not self.bandwidth > 0:
-            raise ValueError(f"link of kind {self.kind!r} with bandwidth={self.bandwidth}: bytes/s must be above 0")
-        if not isinstance(self.latency, Real) or not 0 <= self.latency < math.inf:
+        if not isinstance(self.bandwidth, Real) or not self.bandwidth >= SLOWEST:
             raise ValueError(
-                f"link of kind {self.kind!r} with latency={self.latency}: seconds must be finite and not below 0"
+                f"link of kind {self.kind!r} with bandwidth={self.bandwidth}: bytes/s must be at least {SLOWEST:g}"
+            )
+        if not isinstance(self.latency, Real) or not 0 <= self.latency <= LONGEST:
+            raise ValueError(
+                f"link of kind {self.kind!r} with latency={self.latency}: seconds must be between 0 and {LONGEST:g}"
             )
 
 

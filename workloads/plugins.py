@@ -33,14 +33,15 @@ class Folder:
             raise ValueError(unknown(self.what, name, self.names()))
         return importlib.import_module(f"{self.package}.{name}")
 
-    def build(self, name: str, *values: Any, **options: Any) -> Any:
+    def build(self, name: str, /, *values: Any, **options: Any) -> Any:
         """Build a plugin by name; options that its `build` does not take fail with the nearest one it does."""
         function = self.module(name).build
         known = inspect.signature(function).parameters
-        if not any(each.kind is each.VAR_KEYWORD for each in known.values()):
-            for key in options:
-                if key not in known:
-                    raise ValueError(unknown(f"option of {name}", key, list(known)[len(values) :]))
+        given, free = list(known)[: len(values)], list(known)[len(values) :]
+        takes_any = any(each.kind is each.VAR_KEYWORD for each in known.values())
+        for key in options:
+            if key in given or not (takes_any or key in free):
+                raise ValueError(unknown(f"option of {name}", key, free))
         return function(*values, **options)
 
 

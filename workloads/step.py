@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Self, TypeVar, cast
 
 from workloads import models
@@ -66,7 +67,7 @@ class TrainingStep:
     ) -> None:
         model = models.build(model) if isinstance(model, str) else model
         plan = ParallelPlan.parse(plan) if isinstance(plan, str) else plan
-        counts = {"batch": batch, "sequence": sequence, "microbatch": microbatch}
+        counts = {"batch": _whole(batch), "sequence": _whole(sequence), "microbatch": _whole(microbatch)}
         names = {"precision": precision, "recompute": recompute, "optimizer": optimizer, "convention": convention}
         for name, value in ({"model": model, "plan": plan} | counts | names | {"cache": {}}).items():
             object.__setattr__(self, name, value)
@@ -175,3 +176,8 @@ class TrainingStep:
                 f"batch={self.batch} is not divisible by {product} = {each}; "
                 f"nearest: {nearest_multiples(self.batch, each)}"
             )
+
+
+def _whole(value: Any) -> Any:
+    """Whole numbers of any kind, numpy's too, as plain ones; everything else as it is, to be refused."""
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else value

@@ -9,7 +9,7 @@ from workloads.plugins import unknown
 CONVENTIONS = ("causal", "full", "palm", "palm_causal")
 NORMS = ("layernorm", "rmsnorm")
 LARGEST = {
-    "layers": 100_000,
+    "layers": 10_000,
     "hidden": 10_000_000,
     "heads": 1_000_000,
     "kv_heads": 1_000_000,

@@ -2,7 +2,7 @@
 
 from topologies.accelerator import Accelerator
 from topologies.hierarchy import MAXIMUM_DEVICES, Tier, check_size, cluster
-from topologies.link import CARD_LATENCY, INFINIBAND_SWITCH_LATENCY, PCIE_LATENCY
+from topologies.link import CARD_LATENCY, INFINIBAND_SWITCH_LATENCY, PCIE_LATENCY, Link
 from topologies.topology import Topology
 
 PORT_LATENCY = PCIE_LATENCY + CARD_LATENCY + INFINIBAND_SWITCH_LATENCY / 2
@@ -23,8 +23,9 @@ def build(
     1.0
     """
     ranks = check_size("ranks", ranks, MAXIMUM_DEVICES)
-    name = f"flat,ranks={ranks},bandwidth={bandwidth:g},latency={latency:g},accelerator={_label(accelerator)}"
-    return cluster(name, ranks, accelerator, [Tier("switch", ranks, "port", bandwidth, latency)])
+    port = Link("port", bandwidth, latency)
+    name = f"flat,ranks={ranks},bandwidth={port.bandwidth:g},latency={port.latency:g},accelerator={_label(accelerator)}"
+    return cluster(name, ranks, accelerator, [Tier("switch", ranks, port.kind, port.bandwidth, port.latency)])
 
 
 def _label(accelerator: str | Accelerator) -> str:
