@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from simulator.communicators import Address, address
+from simulator.addresses import Address, address
 from simulator.compute import ComputeModel
 from simulator.runs import COMPUTE, Resolved, gather, inner_streams
 from topologies import Accelerator

@@ -1,83 +1,20 @@
-"""Who talks to whom: the communicators of a program on a topology, and what each op asks of the links.
+"""Who talks to whom: the communicators of a program on a topology, and what each op asks of the links."""
 
-A *slot* is the name by which a rank's program addresses its communicators. All ops of a rank with one slot
-address the same communicators: one for a collective, one channel per edge for a message, two for a shift.
-"""
-
+import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator import collectives
 from simulator.activity import Activity, Floats, Ints
-from simulator.folding import Hashes, blend, mix
+from simulator.addresses import MEMBER, RECEIVER, SENDER, Channel, Payload, Slot, address
+from simulator.folding import Hashes, blend
 from topologies import Topology
 from workloads.mesh import DeviceMesh
-from workloads.ops import P2P, Collective, Op
 from workloads.program import Program
-
-MEMBER, SENDER, RECEIVER = 0, 1, 2
-MODES = ("latency", "send_block", "recv_block", "blocking")
-
-
-class Slot(NamedTuple):
-    """How a program names a communicator, without kind or bytes; `axes` holds one axis for a message."""
-
-    role: str
-    axes: tuple[str, ...]
-    detail: tuple[object, ...]
-    stream: str
-
-    @property
-    def channel(self) -> tuple[object, ...]:
-        """What both ends of a message agree on: axis, offset and tag."""
-        return (*self.axes, *self.detail)
-
-
-class Payload(NamedTuple):
-    """What one op moves, apart from who addresses it: its members must agree on it, call by call."""
-
-    kind: str
-    bytes: float
-    dtype: str
-
-    def op(self, slot: Slot) -> Collective | P2P:
-        """A nameless op with this payload, for the collective algorithms."""
-        if slot.role == "member":
-            return Collective(name="", stream="", kind=self.kind, axes=slot.axes, bytes=self.bytes, dtype=self.dtype)
-        return P2P(name="", kind="send", axis=slot.axes[0], offset=0, bytes=self.bytes, mode=self.kind)
-
-
-class Address(NamedTuple):
-    """Whom an op talks to, and what it moves."""
-
-    slot: Slot
-    payload: Payload
-
-
-def address(op: Op) -> Address | None:
-    """The address of a communication op; None for compute."""
-    return Address(slot_of(op), payload_of(op)) if isinstance(op, Collective | P2P) else None
-
-
-def slot_of(op: Collective | P2P) -> Slot:
-    """The slot that an op addresses."""
-    if isinstance(op, Collective):
-        return Slot("member", op.axes, op.positions, op.stream)
-    return Slot(op.kind, (op.axis,), (op.offset, op.tag), op.stream)
-
-
-def payload_of(op: Collective | P2P) -> Payload:
-    """The payload of an op; for a message its mode takes the place of the kind."""
-    if isinstance(op, Collective):
-        return Payload(op.kind, op.bytes, op.dtype)
-    if op.mode not in MODES:
-        raise ValueError(f"{op.name}: unknown mode {op.mode!r}; known: {', '.join(MODES)}")
-    return Payload("blocking" if op.kind == "shift" else op.mode, op.bytes, "")
-
 
 Bools = npt.NDArray[np.bool_]
 Usage = dict[Slot, dict[Payload, Bools]]
@@ -111,7 +48,7 @@ class Batches:
     def of(cls, payload: Payload, slot: Slot, ranks: Ints, carrying: Ints, topology: Topology) -> "Batches":
         """Choose an algorithm for every communicator in `carrying` (indices into `ranks`)."""
         batch, row = np.full(len(ranks), -1), np.zeros(len(ranks), np.int64)
-        batches = []
+        batches: list[Activity] = []
         for groups, activity in collectives.choose(payload.op(slot), ranks[carrying], topology):
             batch[carrying[groups]] = len(batches)
             row[carrying[groups]] = np.arange(len(groups))
@@ -133,7 +70,7 @@ class Batches:
 
 def hash_text(text: str) -> np.uint64:
     """A hash of a text that is the same in every process."""
-    return mix(np.frombuffer(text.encode().ljust(32)[:32], np.uint64)).sum(dtype=np.uint64)
+    return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()))
 
 
 def communicators(program: Program, topology: Topology) -> list[Family]:
@@ -210,13 +147,12 @@ def _collectives(mesh: DeviceMesh, usage: Usage) -> Iterator[tuple[Ints, tuple[t
         missing = [axis for axis in slot.axes if axis not in mesh.axes]
         if missing:
             raise ValueError(f"a collective spans axis {missing[0]!r}; the mesh has {', '.join(mesh.axes)}")
-        dimensions = [list(mesh.axes).index(axis) for axis in slot.axes]
-        last = list(range(grid.ndim - len(dimensions), grid.ndim))
-        ranks = np.moveaxis(grid, sorted(dimensions), last)
-        members = int(np.prod([grid.shape[dimension] for dimension in dimensions]))
-        ranks = ranks.reshape(-1, members)
-        if slot.detail:
-            ranks = ranks[:, np.unique([position % members for position in slot.detail])]
+        dimensions = sorted(list(mesh.axes).index(axis) for axis in slot.axes)
+        members = math.prod(grid.shape[dimension] for dimension in dimensions)
+        last = range(grid.ndim - len(dimensions), grid.ndim)
+        ranks = np.moveaxis(grid, dimensions, list(last)).reshape(-1, members)
+        if slot.positions:
+            ranks = np.take(ranks, np.unique([position % members for position in slot.positions]), axis=1)
         if ranks.shape[1] > 1:
             yield ranks, ((slot, MEMBER),)
 
@@ -224,16 +160,16 @@ def _collectives(mesh: DeviceMesh, usage: Usage) -> Iterator[tuple[Ints, tuple[t
 def _channels(
     mesh: DeviceMesh, usage: Usage, order: Ints
 ) -> Iterator[tuple[Ints, tuple[tuple[Slot | None, int], ...]]]:
-    sending: dict[tuple[object, ...], list[Slot | None]] = {}
-    receiving: dict[tuple[object, ...], list[Slot | None]] = {}
+    sending: dict[Channel, list[Slot | None]] = {}
+    receiving: dict[Channel, list[Slot | None]] = {}
     for slot in usage:
         if slot.role in ("send", "shift"):
             sending.setdefault(slot.channel, []).append(slot)
         if slot.role in ("recv", "shift"):
             receiving.setdefault(slot.channel, []).append(slot)
     ranks = np.arange(mesh.size)
-    for channel in sorted({*sending, *receiving}, key=repr):
-        axis, offset = str(channel[0]), int(str(channel[1]))
+    for channel in sorted({*sending, *receiving}):
+        axis, offset, _ = channel
         if axis not in mesh.axes:
             raise ValueError(f"a message runs along axis {axis!r}; the mesh has {', '.join(mesh.axes)}")
         place = coordinate(mesh, ranks, axis)

@@ -1,6 +1,5 @@
 """The replay: one simpy process per stream of every node, in order, over fluid SMs and links."""
 
-import itertools
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,15 +8,17 @@ import simpy
 from simpy.events import Event, Process
 
 from simulator.blocks import ReadyOp, Run
-from simulator.fluid import SharedNetwork, Sharing, UnsharedNetwork
+from simulator.fluid import Sharing
 from simulator.instant import Instant
+from simulator.network import SharedNetwork, UnsharedNetwork
 from simulator.post import Letter, Post
 from simulator.processor import Processor
 from simulator.progress import Progress
 from simulator.quotient import Node, Quotient
 from simulator.recording import OpRecord, Recording
-from simulator.rendezvous import Call, Contact, Rendezvous
+from simulator.rendezvous import Call, Rendezvous
 from simulator.runs import COMPUTE
+from simulator.scene import Scene
 from simulator.script import Place, Script, Step
 
 Waits = Generator[Event, Any, None]
@@ -74,19 +75,16 @@ class Engine:
         self.quotient = quotient
         self.environment = environment = simpy.Environment()
         self.shortcuts: Shortcuts | None = None
-        self.contact: Contact | None = None
         instant = Instant(environment)
-        self.network = NETWORKS[network](environment, instant, Sharing.of(quotient), ahead=ahead)
         self.states = [NodeState(script, _processor(script.node, environment, instant)) for script in scripts]
-        processors = {state.node.index: state.processor for state in self.states}
-        recordings = {state.node.index: state.recording for state in self.states}
-        numbers = itertools.count()
-        self.post = Post(environment, self.network, quotient, recordings, numbers)
-        self.rendezvous = Rendezvous(environment, self.network, quotient.communicators, processors, recordings, numbers)
-
-    def tell(self, contact: Contact) -> None:
-        """Have `contact` told before work touches links or SMs."""
-        self.contact = self.post.contact = self.rendezvous.contact = contact
+        self.scene = Scene(
+            environment,
+            NETWORKS[network](environment, instant, Sharing.of(quotient), ahead=ahead),
+            {state.node.index: state.processor for state in self.states},
+            {state.node.index: state.recording for state in self.states},
+        )
+        self.post = Post(self.scene, quotient)
+        self.rendezvous = Rendezvous(self.scene, quotient.communicators)
 
     def start(self) -> list[Process]:
         """Begin the streams of all nodes."""
@@ -154,8 +152,8 @@ class Engine:
             yield self.environment.timeout(launched - self.environment.now)
         underway.start = self.environment.now
         if ready.address is None:
-            if ready.op.stream != COMPUTE and self.contact is not None:
-                self.contact.node(state.node.index)
+            if ready.op.stream != COMPUTE and self.scene.contact is not None:
+                self.scene.contact.node(state.node.index)
             underway.work = state.processor.start(ready.seconds)
         elif self.post.carries(state.node, ready):
             underway.work = self.post.reach(state.node, position, ready, number)

@@ -1,169 +1,14 @@
-"""The network: flows share links by weighted max-min, solved again only where something changed."""
+"""How flows share links: weighted max-min, by progressive filling."""
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
 
-import simpy
-from simpy.events import Timeout
-
-from simulator.instant import Instant
-from simulator.progress import Progress
 from simulator.quotient import Quotient, Stretch
 
 _ALMOST = 1 - 1e-9
 """A link that full demand fills to no more than this share is never what limits a flow."""
-
-
-class Flow:
-    """Bytes of one stretch of one transfer; rates count on its most loaded link.
-
-    `key` is (stretch, priority), which `alone` follows from. It enters its links at `enters`, and its
-    `progress` ends when the last byte is there.
-    """
-
-    __slots__ = ("alone", "arrived", "enters", "key", "progress")
-    progress: Progress
-
-    def __init__(self, key: tuple[Stretch, float], alone: "Alone", enters: float, arrived: Callable[[], None]) -> None:
-        self.key, self.alone, self.enters, self.arrived = key, alone, enters, arrived
-
-
-class Network(Protocol):
-    """What the engine asks of a network: carry bytes, and call back when they have arrived."""
-
-    def start(
-        self, stretch: Stretch, priority: float, left: float, arrived: Callable[[], None], delay: float = 0.0
-    ) -> Flow:
-        """Send `left` bytes of a stretch on their way, after a delay; `arrived` is called when they are there."""
-        ...
-
-    def busy(self, links: Iterable[int]) -> bool:
-        """Whether any of the links carries something that a new flow would meet."""
-        ...
-
-
-class SharedNetwork:
-    """Links shared max-min. A flow that meets nobody is a single timeout; only contact starts sharing.
-
-    Flows meet on a link if it cannot carry all of them at the rates they would have alone: other links never
-    decide. Flows that enter or leave at one instant are handled together, and only the component of flows
-    that meet each other, directly or through others, is solved again. With `ahead`, a delayed flow takes its
-    links at once if nobody is in its way, and its delay and its bytes are one event; it makes room again
-    should another flow enter before it.
-    """
-
-    def __init__(
-        self, environment: simpy.Environment, instant: Instant, sharing: "Sharing", *, ahead: bool = False
-    ) -> None:
-        self._environment, self._instant, self._sharing, self._ahead = environment, instant, sharing, ahead
-        self._on_link: list[list[Flow]] = [[] for _ in range(sharing.links)]
-        self._changed: dict[int, None] = {}
-
-    def start(
-        self, stretch: Stretch, priority: float, left: float, arrived: Callable[[], None], delay: float = 0.0
-    ) -> Flow:
-        """Send `left` bytes of a stretch on their way, after a delay; `arrived` is called when they are there."""
-        environment = self._environment
-        alone = self._sharing.alone(stretch, priority)
-        flow = Flow((stretch, priority), alone, environment.now + delay, arrived)
-        free = (self._ahead or not delay) and not self._occupy(flow)
-        flow.progress = Progress(environment, left, alone.rate if free else 0.0, delay)
-        flow.progress.event.callbacks.append(lambda _: self._end(flow))
-        if delay and not free:
-            self._later(flow, delay)
-        return flow
-
-    def _occupy(self, flow: Flow) -> bool:
-        """Put a flow on its links; whether it meets others there. One that is only to enter steps back if so."""
-        met = []
-        for link in flow.alone.demands:
-            others = self._on_link[link]
-            others.append(flow)
-            if len(others) > 1 and self._sharing.crowded(link, others):
-                met.append(link)
-        if not met:
-            return False
-        if flow.enters > self._environment.now:
-            self._vacate(flow)
-        else:
-            self._make_room(met)
-            self._change(met)
-        return True
-
-    def _make_room(self, links: Iterable[int]) -> None:
-        """Take flows that have not entered yet off crowded links, to enter when it is time."""
-        now = self._environment.now
-        early = dict.fromkeys(flow for link in links for flow in self._on_link[link] if flow.enters > now)
-        for flow in early:
-            self._vacate(flow)
-            flow.progress.proceed(self._environment, 0.0)
-            self._later(flow, flow.enters - now)
-
-    def _later(self, flow: Flow, delay: float) -> None:
-        Timeout(self._environment, delay).callbacks.append(lambda _: self._enter(flow))
-
-    def _enter(self, flow: Flow) -> None:
-        """Let a flow that has waited enter its links now."""
-        flow.enters = self._environment.now
-        if not self._occupy(flow):
-            flow.progress.proceed(self._environment, flow.alone.rate)
-
-    def _vacate(self, flow: Flow) -> None:
-        for link in flow.alone.demands:
-            self._on_link[link].remove(flow)
-
-    def _end(self, flow: Flow) -> None:
-        self._leave(flow)
-        flow.arrived()
-
-    def busy(self, links: Iterable[int]) -> bool:
-        """Whether any of the links carries something."""
-        return any(self._on_link[link] for link in links)
-
-    def _leave(self, flow: Flow) -> None:
-        left_behind = []
-        for link in flow.alone.demands:
-            others = self._on_link[link]
-            if len(others) > 1 and self._sharing.crowded(link, others):
-                left_behind.append(link)
-            others.remove(flow)
-        if left_behind:
-            self._change(left_behind)
-
-    def _change(self, links: Iterable[int]) -> None:
-        self._changed.update(dict.fromkeys(links))
-        self._instant.settle(self._settle)
-
-    def _settle(self) -> None:
-        changed, self._changed = self._changed, {}
-        while changed:
-            flows = self._component(changed.popitem()[0], changed)
-            rates = self._sharing.rates([flow.key for flow in flows])
-            for flow in flows:
-                rate = rates[flow.key]
-                if flow.progress.rate != rate:
-                    flow.progress.proceed(self._environment, rate)
-
-    def _component(self, link: int, changed: dict[int, None]) -> list[Flow]:
-        """Flows that were on a link or meet those; takes the component's links out of `changed`."""
-        flows = dict.fromkeys(self._on_link[link])
-        front, covered, passed = list(flows), {link}, {link}
-        while front:
-            for each in front.pop().alone.demands:
-                others = self._on_link[each]
-                if each in passed or len(others) < 2:
-                    continue
-                passed.add(each)
-                if self._sharing.crowded(each, others):
-                    covered.add(each)
-                    fresh = [other for other in others if other not in flows]
-                    flows.update(dict.fromkeys(fresh))
-                    front += fresh
-        for each in covered:
-            changed.pop(each, None)
-        return list(flows)
 
 
 class Alone(NamedTuple):
@@ -204,9 +49,9 @@ class Sharing:
         """The number of links."""
         return len(self._capacities)
 
-    def crowded(self, link: int, flows: Iterable[Flow]) -> bool:
-        """Whether a link may be too narrow for what flows would like to send over it."""
-        demand = math.fsum(flow.alone.demands[link] for flow in flows)
+    def crowded(self, link: int, alone: Iterable[Alone]) -> bool:
+        """Whether a link may be too narrow for flows that would all like to go as fast as they could alone."""
+        demand = math.fsum(each.demands[link] for each in alone)
         return demand > self._capacities[link] * _ALMOST
 
     def rates(self, flows: Sequence[tuple[Stretch, float]]) -> dict[tuple[Stretch, float], float]:
@@ -236,42 +81,15 @@ def _spare_links(capacities: Sequence[float], stretches: Iterable[Stretch]) -> f
     return frozenset(link for link, found in narrower.items() if found or capacities[link] == math.inf)
 
 
-class UnsharedNetwork:
-    """Every flow at the rate it has alone: the closed form without contention, an oracle for the other."""
-
-    def __init__(
-        self,
-        environment: simpy.Environment,
-        instant: Instant,
-        sharing: Sharing,
-        *,
-        ahead: bool = False,
-    ) -> None:
-        self._environment, self._sharing = environment, sharing
-
-    def start(
-        self, stretch: Stretch, priority: float, left: float, arrived: Callable[[], None], delay: float = 0.0
-    ) -> Flow:
-        """Send `left` bytes of a stretch on their way, as if nothing else did."""
-        alone = self._sharing.alone(stretch, priority)
-        flow = Flow((stretch, priority), alone, self._environment.now + delay, arrived)
-        flow.progress = Progress(self._environment, left, alone.rate, delay)
-        flow.progress.event.callbacks.append(lambda _: arrived())
-        return flow
-
-    def busy(self, links: Iterable[int]) -> bool:
-        """Never: no flow is in another's way."""
-        return False
-
-
 def max_min_rates(
     flows: Sequence[tuple[Stretch, float]], capacities: Sequence[float], spare: frozenset[int] = frozenset()
 ) -> list[float]:
     """Weighted max-min fair rates (progressive filling) of flows, bytes/s on each one's most loaded link.
 
     All flows' levels, rate / priority, rise together; a flow stops when a link it crosses is full or its
-    own cap is reached. `spare` links never decide. Sums group equal values, multiply each by its count once, and are correctly
-    rounded, so that the result depends neither on the order of flows nor on how many one entry stands for.
+    own cap is reached. `spare` links never decide. Sums group equal values, multiply each by its count once,
+    and are correctly rounded, so that the result depends neither on the order of flows nor on how many one
+    entry stands for.
     """
     filling = _Filling(flows, capacities, spare)
     while filling.growing:
@@ -307,7 +125,7 @@ class _Filling:
     def raise_level(self) -> None:
         """Raise the level until the next link is full or the next cap reached, and stop the flows concerned."""
         caps = {index: self._flows[index][0].rate_cap / self._flows[index][1] for index in self.growing}
-        level = min(min(self._full_at.values(), default=math.inf), min(caps.values()))
+        level = min([*self._full_at.values(), *caps.values()])
         self._level = max(self._level, level)
         stopping = {index for index, cap in caps.items() if cap == level}
         for link, full_at in self._full_at.items():

@@ -38,7 +38,8 @@ def blend(*columns: npt.NDArray[np.generic]) -> Hashes:
 
 def dense(hashed: npt.NDArray[np.generic]) -> Ints:
     """Colours 0, 1, 2 … for distinct values."""
-    return np.unique(hashed, return_inverse=True)[1].astype(np.int64)
+    colours: Ints = np.unique(hashed, return_inverse=True)[1].astype(np.int64)
+    return colours
 
 
 def _by_first_member(colours: Ints) -> tuple[Ints, Ints]:

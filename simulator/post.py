@@ -4,18 +4,16 @@ Pipelines send them by the thousand, so they are kept apart from the general ren
 sending class and at most one receiving class, takes no SMs, and only its receiver ever waits for it.
 """
 
-from collections.abc import Iterator, Mapping
-
-import simpy
 from simpy.events import Event
 
+from simulator.addresses import RECEIVER, Slot
 from simulator.blocks import ReadyOp
-from simulator.communicators import RECEIVER, Slot
-from simulator.fluid import Flow, Network
+from simulator.network import Flow
 from simulator.quotient import Node, Quotient, Transfer
-from simulator.recording import OpRecord, Recording
-from simulator.rendezvous import Contact, mismatch
+from simulator.recording import OpRecord
+from simulator.rendezvous import mismatch
 from simulator.runs import COMPUTE
+from simulator.scene import Scene
 
 
 class Letter:
@@ -49,17 +47,8 @@ class Letter:
 class Post:
     """All letters of a replay."""
 
-    def __init__(
-        self,
-        environment: simpy.Environment,
-        network: Network,
-        quotient: Quotient,
-        recordings: Mapping[int, Recording],
-        numbers: Iterator[int],
-    ) -> None:
-        self.environment, self.network = environment, network
-        self.contact: Contact | None = None
-        self._recordings, self._numbers = recordings, numbers
+    def __init__(self, scene: Scene, quotient: Quotient) -> None:
+        self._scene = scene
         self._communicators = quotient.communicators
         self._channels = quotient.once("channels", lambda: _channels(quotient))
         self._letters: dict[tuple[int, int], Letter] = {}
@@ -79,33 +68,33 @@ class Post:
         letter = self._letters.pop(key, None)
         if letter is None:
             transfer = self._communicators[key[0]].transfers[payload]
-            letter = self._letters[key] = Letter(self, transfer, next(self._numbers))
+            letter = self._letters[key] = Letter(self, transfer, next(self._scene.numbers))
         elif letter.transfer.payload != payload:
             raise mismatch(node, ready, payload, letter.transfer.payload, number)
         if slot.role == "send":
             letter.sender = node, position, ready
-            letter.began = self.environment.now
+            letter.began = self._scene.environment.now
             self.forward(letter)
             return None
         if not letter.delivered:
             return letter
-        self.received(node, position, ready, self.environment.now, letter)
+        self.received(node, position, ready, self._scene.environment.now, letter)
         return None
 
     def forward(self, letter: Letter) -> None:
         """Begin a letter's present stretch."""
         stretch = letter.transfer.stretches[letter.stretch]
         if stretch.work:
-            if self.contact is not None:
-                self.contact.links(stretch)
-            letter.flow = flow = self.network.start(
+            if self._scene.contact is not None:
+                self._scene.contact.links(stretch)
+            letter.flow = flow = self._scene.network.start(
                 stretch, letter.transfer.priority, stretch.work, letter.arrive, stretch.latency
             )
             if letter.last and letter.waiting is not None:
                 flow.progress.event.callbacks += letter.waiting.callbacks
                 letter.waiting.callbacks = []
         elif stretch.latency:
-            self.environment.timeout(stretch.latency).callbacks.append(letter.arrive)
+            self._scene.environment.timeout(stretch.latency).callbacks.append(letter.arrive)
         else:
             letter.arrive()
 
@@ -113,7 +102,7 @@ class Post:
         """What a receiver that is early waits for: the end of the last flow, or of a letter not yet there."""
         if letter.last and letter.flow is not None:
             return letter.flow.progress.event
-        letter.waiting = Event(self.environment)
+        letter.waiting = Event(self._scene.environment)
         return letter.waiting
 
     def deliver(self, letter: Letter) -> None:
@@ -121,15 +110,15 @@ class Post:
         letter.delivered = True
         if letter.sender is not None:
             node, position, ready = letter.sender
-            record = OpRecord(position, ready, letter.began, letter.began, self.environment.now, letter.number)
-            self._recordings[node.index].sent.append(record)
+            record = OpRecord(position, ready, letter.began, letter.began, self._scene.environment.now, letter.number)
+            self._scene.recordings[node.index].sent.append(record)
         if letter.waiting is not None and letter.waiting.callbacks:
             letter.waiting.succeed()
 
     def received(self, node: Node, position: int, ready: ReadyOp, start: float, letter: Letter) -> None:
         """Take down that a node has a letter for which it was ready at `start`."""
-        record = OpRecord(position, ready, start, letter.began, self.environment.now, letter.number)
-        recording = self._recordings[node.index]
+        record = OpRecord(position, ready, start, letter.began, self._scene.environment.now, letter.number)
+        recording = self._scene.recordings[node.index]
         (recording.compute if ready.op.stream == COMPUTE else recording.beside).append(record)
 
 

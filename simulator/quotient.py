@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from simulator.communicators import RECEIVER, SENDER, Batches, Family, Payload, Slot
+from simulator.addresses import RECEIVER, SENDER, Payload, Slot
+from simulator.communicators import Family
 from simulator.folding import Partition
 from simulator.system import Stage, System, system
 from topologies import Accelerator, Topology
@@ -196,11 +197,12 @@ def _communicator(
     whole: System, number: int, arrivals: list[Arrival], loads: dict[int, dict[int, Counter[float]]]
 ) -> Communicator:
     index = int(np.searchsorted(whole.first, number, side="right")) - 1
-    family = whole.families[index]
-    transfers = {}
-    for payload, batches in family.activities.items():
-        if batches.batch[number - whole.first[index]] >= 0:
-            transfers[payload] = _transfer(whole, index, number - whole.first[index], payload, batches, loads)
+    family, place = whole.families[index], number - whole.first[index]
+    transfers = {
+        payload: _transfer(whole, index, place, payload, loads)
+        for payload, batches in family.activities.items()
+        if batches.batch[place] >= 0
+    }
     senders = frozenset(arrival for arrival in arrivals if arrival[2] == SENDER)
     sends = any(role != RECEIVER for _, _, role in arrivals)
     takes = any(role != SENDER for _, _, role in arrivals)
@@ -212,13 +214,9 @@ def _axes(family: Family) -> tuple[str, ...]:
 
 
 def _transfer(
-    whole: System,
-    family: int,
-    number: int,
-    payload: Payload,
-    batches: Batches,
-    loads: dict[int, dict[int, Counter[float]]],
+    whole: System, family: int, number: int, payload: Payload, loads: dict[int, dict[int, Counter[float]]]
 ) -> Transfer:
+    batches = whole.families[family].activities[payload]
     batch, row = int(batches.batch[number]), int(batches.row[number])
     activity = batches.batches[batch]
     stretches = []

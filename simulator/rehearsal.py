@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from simulator.accounting import account
+from simulator.addresses import Payload
 from simulator.blocks import ReadyBlock, Run
-from simulator.communicators import Payload
 from simulator.engine import Engine
 from simulator.quotient import Node, Quotient
 from simulator.runs import COMPUTE

@@ -1,19 +1,17 @@
 """Where ops become transfers: ranks arrive, a transfer runs through its stretches, ranks are released."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
-from typing import Protocol
 
-import simpy
 from simpy.events import Event
 
+from simulator.addresses import SENDER, Address, Payload, Slot
 from simulator.blocks import ReadyOp
-from simulator.communicators import SENDER, Address, Payload, Slot
-from simulator.fluid import Flow, Network
-from simulator.processor import Processor
-from simulator.quotient import Arrival, Communicator, Node, Stretch, Transfer
-from simulator.recording import OpRecord, Recording
+from simulator.network import Flow
+from simulator.quotient import Arrival, Communicator, Node, Transfer
+from simulator.recording import OpRecord
 from simulator.runs import COMPUTE
+from simulator.scene import Scene
 
 RELEASING = ("latency", "recv_block")
 """Modes of messages that let the sender go on at once."""
@@ -29,18 +27,6 @@ def mismatch(node: Node, ready: ReadyOp, mine: Payload, theirs: Payload, number:
         f"rank {node.rank} calls {ready.op.name} with {mine.kind} of {mine.bytes:g} bytes as call {number} on its "
         f"communicator, where others call {theirs.kind} of {theirs.bytes:g} bytes; the k-th calls of all must agree"
     )
-
-
-class Contact(Protocol):
-    """Who wants to know that work is about to touch links or a node's SMs (a run replayed as one)."""
-
-    def links(self, stretch: Stretch) -> None:
-        """A flow is about to enter the links of a stretch."""
-        ...
-
-    def node(self, index: int) -> None:
-        """A transfer is about to hold SMs of a node."""
-        ...
 
 
 class Call:
@@ -95,21 +81,10 @@ class Exchange:
 class Rendezvous:
     """All exchanges of a replay, by communicator class and number of the call."""
 
-    def __init__(
-        self,
-        environment: simpy.Environment,
-        network: Network,
-        communicators: Sequence[Communicator],
-        processors: Mapping[int, Processor],
-        recordings: Mapping[int, Recording],
-        numbers: Iterator[int],
-    ) -> None:
-        self._environment, self._network, self._recordings = environment, network, recordings
-        self._communicators, self._processors = communicators, processors
-        self.contact: Contact | None = None
+    def __init__(self, scene: Scene, communicators: Sequence[Communicator]) -> None:
+        self._scene, self._communicators = scene, communicators
         self._exchanges: dict[tuple[int, int], Exchange] = {}
         self._calls: dict[tuple[int, Slot], int] = {}
-        self._numbers = numbers
 
     @property
     def open(self) -> list[Exchange]:
@@ -119,10 +94,12 @@ class Rendezvous:
     def arrive(self, call: Call) -> None:
         """A node reaches an op; it may go on when nothing is pending, which is the call's event if it has to wait."""
         exchanges = self._enter(call)
+        if not exchanges:
+            self._record(call)
         for exchange in exchanges:
             mode = exchange.transfer.payload.kind
             if exchange.began is None and self._complete(exchange, mode):
-                self._begin(exchange, self._environment.now)
+                self._begin(exchange, self._scene.environment.now)
                 self._next_stretch(exchange)
             if mode in RELEASING:
                 self._release(exchange, SENDER)
@@ -148,7 +125,7 @@ class Rendezvous:
 
     def _wait(self, call: Call) -> None:
         if call.pending:
-            call.event = Event(self._environment)
+            call.event = Event(self._scene.environment)
 
     def _enter(self, call: Call) -> list[Exchange]:
         """Register the call at every exchange behind its slot, holding SMs from now on."""
@@ -176,7 +153,7 @@ class Rendezvous:
         exchange = self._exchanges.get(key)
         if exchange is None:
             communicator = self._communicators[key[0]]
-            exchange = Exchange(key, communicator, communicator.transfers[payload], next(self._numbers))
+            exchange = Exchange(key, communicator, communicator.transfers[payload], next(self._scene.numbers))
             self._exchanges[key] = exchange
         elif exchange.transfer.payload != payload:
             raise mismatch(call.node, call.ready, payload, exchange.transfer.payload, key[1])
@@ -191,9 +168,9 @@ class Rendezvous:
 
     def _hold(self, node: int, share: float, multiplicity: int) -> None:
         if share:
-            if self.contact is not None and multiplicity > 0:
-                self.contact.node(node)
-            processor = self._processors[node]
+            if self._scene.contact is not None and multiplicity > 0:
+                self._scene.contact.node(node)
+            processor = self._scene.processors[node]
             processor.hold(processor.sms(share) * multiplicity)
 
     def _next_stretch(self, exchange: Exchange) -> None:
@@ -205,8 +182,8 @@ class Rendezvous:
     def _after_latency(self, exchange: Exchange, latency: float) -> None:
         stretch = exchange.transfer.stretches[exchange.stretch]
         if latency > 0:
-            exchange.flows_at = self._environment.now + latency
-            self._environment.timeout(latency).callbacks.append(lambda _: self._flow(exchange, stretch.work))
+            exchange.flows_at = self._scene.environment.now + latency
+            self._scene.environment.timeout(latency).callbacks.append(lambda _: self._flow(exchange, stretch.work))
         else:
             self._flow(exchange, stretch.work)
 
@@ -215,9 +192,11 @@ class Rendezvous:
         if not stretch.work:
             self._arrived(exchange)
             return
-        if self.contact is not None:
-            self.contact.links(stretch)
-        exchange.flow = self._network.start(stretch, exchange.transfer.priority, left, lambda: self._arrived(exchange))
+        if self._scene.contact is not None:
+            self._scene.contact.links(stretch)
+        exchange.flow = self._scene.network.start(
+            stretch, exchange.transfer.priority, left, lambda: self._arrived(exchange)
+        )
 
     def _arrived(self, exchange: Exchange) -> None:
         exchange.flow = None
@@ -229,7 +208,7 @@ class Rendezvous:
         for call in exchange.sent:
             call.undelivered -= 1
             if not call.undelivered and not call.pending:
-                self._record(call, exchange)
+                self._record(call)
         self._release(exchange, None)
 
     def _release(self, exchange: Exchange, role: int | None) -> None:
@@ -243,21 +222,21 @@ class Rendezvous:
             self._hold(call.node.index, exchange.transfer.sm_share, -multiplicity)
             call.pending -= 1
             if not call.pending:
-                self._let_go(call, exchange)
+                self._let_go(call)
         exchange.waiting = kept
         if exchange.delivered and len(exchange.arrived) == len(exchange.communicator.members):
             self._exchanges.pop(exchange.key, None)
 
-    def _let_go(self, call: Call, exchange: Exchange) -> None:
+    def _let_go(self, call: Call) -> None:
         if not call.undelivered:
-            self._record(call, exchange)
+            self._record(call)
         if call.event is not None:
             call.event.succeed()
 
-    def _record(self, call: Call, exchange: Exchange) -> None:
-        record = OpRecord(call.position, call.ready, call.start, call.began, self._environment.now, call.message)
-        recording = self._recordings[call.node.index]
-        if call.address.slot.role == "send" and exchange.transfer.payload.kind in RELEASING:
+    def _record(self, call: Call) -> None:
+        record = OpRecord(call.position, call.ready, call.start, call.began, self._scene.environment.now, call.message)
+        recording = self._scene.recordings[call.node.index]
+        if call.address.slot.role == "send" and call.address.payload.kind in RELEASING:
             recording.sent.append(record)
         elif call.ready.op.stream == COMPUTE:
             recording.compute.append(record)

@@ -48,7 +48,7 @@ def replay(whole: Quotient, scripts: Sequence[Script], manner: Manner) -> list[R
     elif manner.shortcuts:
         flights = Flights(engine, templates, manner.network)
         engine.shortcuts = flights
-        engine.tell(flights)
+        engine.scene.contact = flights
     engine.start()
     with _no_collection():
         engine.environment.run()

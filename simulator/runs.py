@@ -87,7 +87,10 @@ def gather(block: Resolved, inner: frozenset[str], imported: frozenset[str]) -> 
 
 
 def _breaking(block: Resolved, inner: frozenset[str], imported: frozenset[str]) -> Iterator[str]:
-    """Inner streams with an op that is no part of a run: it could start before the run, or something outside waits for it."""
+    """Inner streams with an op that is no part of a run.
+
+    It could start before the run, or something outside waits for it.
+    """
     outer = {op.stream for op in block.block.ops} - inner - {COMPUTE}
     awaited = block.awaited(imported, outer)
     before = -1

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import topologies
-from simulator.communicators import MODES
+from simulator.addresses import MODES
 from simulator.compute import FlopsAreSeconds
 from simulator.replay import Manner
 from simulator.result import Result

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
+from simulator.addresses import Slot
 from simulator.blocks import ReadyBlock, ReadyOp, Run
-from simulator.communicators import Slot
 from simulator.quotient import Node
 from simulator.runs import COMPUTE
 

@@ -26,7 +26,7 @@ class Flight:
     event: Event
 
     def __init__(
-        self, state: NodeState, position: int, run: Run, found: Template, links: frozenset[int], start: float
+        self, state: NodeState, position: int, run: Run, *, found: Template, links: frozenset[int], start: float
     ) -> None:
         self.state, self.position, self.run, self.template, self.start = state, position, run, found, start
         self.host = state.script.host(position, run.ops[0].place)
@@ -48,12 +48,12 @@ class Flights:
         if not state.processor.idle or any(tail.is_alive for tail in state.tails.values()):
             return None
         links = self._templates.own_links(state.node, run)
-        if links is None or self._engine.network.busy(links) or any(link in self._by_link for link in links):
+        if links is None or self._engine.scene.network.busy(links) or any(link in self._by_link for link in links):
             return None
         found = self._templates.find(state.node, run)
         if found is None:
             return None
-        flight = Flight(state, position, run, found, links, self._engine.environment.now)
+        flight = Flight(state, position, run, found=found, links=links, start=self._engine.environment.now)
         if not found.serial and flight.late:
             return None
         return self._fly(flight)
@@ -157,7 +157,7 @@ class Actions:
 
     def replay(self, state: NodeState, position: int, run: Run) -> Waits | None:
         """Replay a run as one piece of work."""
-        if any(tail.is_alive for tail in state.tails.values()):
+        if state.tails and any(tail.is_alive for tail in state.tails.values()):
             return None
         found = self._templates.find(state.node, run)
         return None if found is None else self._work(state, position, run, found)

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simulator.activity import Activity, Floats, Ints
-from simulator.communicators import Family, Payload, Slot, communicators, order_of_rank
+from simulator.addresses import Payload, Slot
+from simulator.communicators import Family, communicators, order_of_rank
 from simulator.folding import Edges, Hashes, Partition, blend, code, mix, refine
 from topologies import Topology
 from workloads.program import Program

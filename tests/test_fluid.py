@@ -8,8 +8,9 @@ import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from simulator.fluid import SharedNetwork, Sharing, UnsharedNetwork, max_min_rates
+from simulator.fluid import Sharing, max_min_rates
 from simulator.instant import Instant
+from simulator.network import SharedNetwork, UnsharedNetwork
 from simulator.processor import Processor
 from simulator.quotient import Stretch
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as some
 from random_programs import MODES, attempt, play, systems, tree
 
 import topologies
+from simulator.addresses import RECEIVER, SENDER, Payload, Slot
 from simulator.blocks import Workshop
-from simulator.communicators import RECEIVER, SENDER, Payload, Slot
 from simulator.compute import FlopsAreSeconds
 from simulator.folding import Edges, Partition, mix, refine
 from simulator.quotient import Communicator, Node, Part, Quotient, Stretch, Transfer
@@ -219,7 +219,7 @@ def test_one_op_with_three_transfers(fold):
 
     With 4 of 10 SMs left, 3 s of work last 7.5 s.
     """
-    slots = [Slot("send", ("x",), (1, ""), "net"), Slot("recv", ("x",), (1, ""), "net")]
+    slots = [Slot("send", ("x",), "net", offset=1), Slot("recv", ("x",), "net", offset=1)]
     payload = Payload("blocking", 4.0, "")
     transfer = Transfer(payload, "", (Stretch(0.0, 4.0, inf, {0: ((1.0, 3 if fold else 1),)}),), 0.2, 1.0)
     members = [frozenset({(0, slots[0], SENDER), (rank, slots[1], RECEIVER)}) for rank in (1, 2, 3)]

@@ -1,6 +1,5 @@
 """Links: what lies between two neighbouring nodes of a cluster, and all of a cluster's links as arrays."""
 
-import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from numbers import Real

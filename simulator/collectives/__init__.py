@@ -51,7 +51,7 @@ def _candidates(ranks: Ints, topology: Topology) -> Iterator[tuple[Ints, tuple[s
     members = ranks.shape[1]
     for used in np.unique(count).tolist():
         groups = np.flatnonzero(count == used)
-        if used == 1 or used == members or members % used:
+        if used in (1, members) or members % used:
             yield groups, ("ring",)
             continue
         blocks = hosts[groups].reshape(len(groups), used, -1)

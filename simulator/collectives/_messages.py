@@ -68,7 +68,8 @@ def _tier(messages: Messages, topology: Topology) -> _Tier:
         _per_group(np.maximum, each, group, groups, 0.0) for each in (setup, step, ramp, sm_share)
     )
     latency = setup + messages.steps * (hops + step)
-    return _Tier(group, link, count * float(messages.carried), messages.carried / rate, latency, ramp, sm_share)
+    loaded, seconds = np.asarray(count * messages.carried, float), np.asarray(messages.carried / rate, float)
+    return _Tier(group, link, loaded, seconds, latency, ramp, sm_share)
 
 
 def _fabrics(topology: Topology) -> Floats:
