@@ -19,7 +19,7 @@ from simulator.recording import OpRecord, Recording
 from simulator.rendezvous import Call, Rendezvous
 from simulator.runs import COMPUTE
 from simulator.scene import Scene
-from simulator.script import Place, Script, Step
+from simulator.script import Letterhead, Place, Script, Step
 
 Waits = Generator[Event, Any, None]
 NETWORKS: dict[str, type[SharedNetwork] | type[UnsharedNetwork]] = {
@@ -83,7 +83,7 @@ class Engine:
             {state.node.index: state.processor for state in self.states},
             {state.node.index: state.recording for state in self.states},
         )
-        self.post = Post(self.scene, quotient)
+        self.post = Post(self.scene, quotient.communicators)
         self.rendezvous = Rendezvous(self.scene, quotient.communicators)
 
     def start(self) -> list[Process]:
@@ -99,15 +99,15 @@ class Engine:
 
     def _begin(self, state: NodeState, step: Step) -> Waits | None:
         """What a stream goes through for a step of its queue; None if the step holds it at no time."""
-        position, item, host, number, free = step
+        position, item, host, letter, free = step
         if isinstance(item, Run):
             return self._replay_run(state, position, item) if free else self._run(state, position, item)
-        if free and host <= self.environment.now and self.post.carries(state.node, item):
-            letter = self.post.reach(state.node, position, item, number)
-            if letter is None:
+        if letter and free and host <= self.environment.now:
+            awaited = self.post.reach(state.node, position, item, letter)
+            if awaited is None:
                 return None
-            return self._finish(state, Underway(position, item, self.environment.now, letter))
-        return self._op(state, position, item, number)
+            return self._finish(state, Underway(position, item, self.environment.now, awaited))
+        return self._op(state, position, item, letter)
 
     def _run(self, state: NodeState, position: int, run: Run) -> Waits:
         """Wait for what a run needs, then replay it."""
@@ -144,7 +144,7 @@ class Engine:
             elif (underway := resumed[ready.place]) is not None:
                 yield from self._finish(state, underway)
 
-    def _op(self, state: NodeState, position: int, ready: ReadyOp, number: int = 0) -> Waits:
+    def _op(self, state: NodeState, position: int, ready: ReadyOp, letter: Letterhead | None = None) -> Waits:
         """Wait for what the op needs, start it and see it through."""
         underway = yield from self._await(state, position, ready)
         launched = state.script.host(position, ready.place)
@@ -155,8 +155,8 @@ class Engine:
             if ready.op.stream != COMPUTE and self.scene.contact is not None:
                 self.scene.contact.node(state.node.index)
             underway.work = state.processor.start(ready.seconds)
-        elif self.post.carries(state.node, ready):
-            underway.work = self.post.reach(state.node, position, ready, number)
+        elif letter:
+            underway.work = self.post.reach(state.node, position, ready, letter)
         else:
             underway.work = call = Call(state.node, position, ready, ready.address, underway.start)
             self.rendezvous.arrive(call)

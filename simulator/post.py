@@ -4,16 +4,19 @@ Pipelines send them by the thousand, so they are kept apart from the general ren
 sending class and at most one receiving class, takes no SMs, and only its receiver ever waits for it.
 """
 
+from collections.abc import Sequence
+
 from simpy.events import Event
 
 from simulator.addresses import RECEIVER, Slot
 from simulator.blocks import ReadyOp
 from simulator.network import Flow
-from simulator.quotient import Node, Quotient, Transfer
+from simulator.quotient import Communicator, Node, Quotient, Transfer
 from simulator.recording import OpRecord
 from simulator.rendezvous import mismatch
 from simulator.runs import COMPUTE
 from simulator.scene import Scene
+from simulator.script import Channels, Letterhead
 
 
 class Letter:
@@ -47,30 +50,20 @@ class Letter:
 class Post:
     """All letters of a replay."""
 
-    def __init__(self, scene: Scene, quotient: Quotient) -> None:
-        self._scene = scene
-        self._communicators = quotient.communicators
-        self._channels = quotient.once("channels", lambda: _channels(quotient))
-        self._letters: dict[tuple[int, int], Letter] = {}
+    def __init__(self, scene: Scene, communicators: Sequence[Communicator]) -> None:
+        self._scene, self._communicators = scene, communicators
+        self._letters: dict[Letterhead, Letter] = {}
 
-    def carries(self, node: Node, ready: ReadyOp) -> bool:
-        """Whether an op is a letter's."""
-        return ready.address is not None and (node.index, ready.address.slot) in self._channels
-
-    def reach(self, node: Node, position: int, ready: ReadyOp, number: int) -> Letter | None:
-        """A node reaches call `number` of a letter's op, sending or asking for it.
-
-        Returns the letter if the node has to wait for it.
-        """
+    def reach(self, node: Node, position: int, ready: ReadyOp, head: Letterhead) -> Letter | None:
+        """A node reaches a letter's op, sending or asking for it; the letter, if the node has to wait for it."""
         assert ready.address is not None
         slot, payload = ready.address
-        key = self._channels[node.index, slot], number
-        letter = self._letters.pop(key, None)
+        letter = self._letters.pop(head, None)
         if letter is None:
-            transfer = self._communicators[key[0]].transfers[payload]
-            letter = self._letters[key] = Letter(self, transfer, next(self._scene.numbers))
+            transfer = self._communicators[head[0]].transfers[payload]
+            letter = self._letters[head] = Letter(self, transfer, next(self._scene.numbers))
         elif letter.transfer.payload != payload:
-            raise mismatch(node, ready, payload, letter.transfer.payload, number)
+            raise mismatch(node, ready, payload, letter.transfer.payload, head[1])
         if slot.role == "send":
             letter.sender = node, position, ready
             letter.began = self._scene.environment.now
@@ -108,6 +101,7 @@ class Post:
     def deliver(self, letter: Letter) -> None:
         """A letter is there: take down the sending, and wake a receiver that waits for the letter itself."""
         letter.delivered = True
+        letter.flow = None
         if letter.sender is not None:
             node, position, ready = letter.sender
             record = OpRecord(position, ready, letter.began, letter.began, self._scene.environment.now, letter.number)
@@ -122,10 +116,14 @@ class Post:
         (recording.compute if ready.op.stream == COMPUTE else recording.beside).append(record)
 
 
-def _channels(quotient: Quotient) -> dict[tuple[int, Slot], int]:
-    """For every (node, slot) that sends or receives letters, the communicator class of those."""
+def channels(quotient: Quotient) -> Channels:
+    """For every (node, slot) that sends or receives letters, the communicator class of those; found once."""
+    return quotient.once("channels", lambda: _channels(quotient))
+
+
+def _channels(quotient: Quotient) -> Channels:
     parts = {(node.index, slot): found for node in quotient.nodes for slot, found in node.parts.items()}
-    channels = {}
+    found: dict[tuple[int, Slot], int] = {}
     for number, communicator in enumerate(quotient.communicators):
         ends = [(index, slot) for index, slot, _ in communicator.members]
         light = all(payload.kind == "latency" for payload in communicator.transfers)
@@ -133,5 +131,5 @@ def _channels(quotient: Quotient) -> dict[tuple[int, Slot], int]:
         receivers = sum(role == RECEIVER for _, _, role in communicator.members)
         free = not any(transfer.sm_share for transfer in communicator.transfers.values())
         if light and plain and free and receivers <= 1:
-            channels.update(dict.fromkeys(ends, number))
-    return channels
+            found.update(dict.fromkeys(ends, number))
+    return found

@@ -25,7 +25,7 @@ def rehearse(
     scripts = []
     for index, run in runs.items():
         start = lead - interval * run.ops[0].place
-        scripts.append(Script.of(quotient.nodes[index], [_alone(run)], interval, start))
+        scripts.append(Script.of(quotient.nodes[index], [_alone(run)], interval, start=start))
     engine = Engine(quotient, scripts, network)
     for state in engine.states:
         run = runs[state.node.index]

@@ -10,6 +10,7 @@ from simulator.blocks import Workshop
 from simulator.compute import ComputeModel
 from simulator.constants import kernels
 from simulator.engine import NETWORKS, Engine
+from simulator.post import channels
 from simulator.quotient import Quotient
 from simulator.recording import Recording
 from simulator.script import Script
@@ -75,5 +76,6 @@ def scripts(whole: Quotient, compute: ComputeModel, *, launch: bool = True) -> l
     written = []
     for node in whole.nodes:
         blocks = [workshop.ready(program.blocks[each.block], node.accelerator) for each in node.order]
-        written.append(Script.of(node, blocks, kernels(node.accelerator.name).launch_interval if launch else 0.0))
+        interval = kernels(node.accelerator.name).launch_interval if launch else 0.0
+        written.append(Script.of(node, blocks, interval, channels=channels(whole)))
     return written

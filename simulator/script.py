@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from simulator.addresses import Slot
@@ -12,18 +13,23 @@ from simulator.runs import COMPUTE
 
 Place = tuple[int, int]
 """An op instance of a node: (position in its order, place in the block)."""
+Letterhead = tuple[int, int]
+"""A message: (class of channels, number of the call)."""
+Channels = Mapping[tuple[int, Slot], int]
+"""Which messages go by post: for (node, slot) the class of channels."""
 
 
 class Step(NamedTuple):
-    """One item of a stream's queue: the host launches it at `host`, and it is call `number` on its slot.
+    """One item of a stream's queue, which the host launches at `host`.
 
-    `free` says that it waits for nothing on other streams, and nothing there waits for it.
+    `letter` is there if the item is a message that goes by post: its class of channels, and the number of the
+    call. `free` says that the item waits for nothing on other streams, and nothing there waits for it.
     """
 
     position: int
     item: ReadyOp | Run
     host: float
-    number: int
+    letter: Letterhead | None
     free: bool
 
 
@@ -44,13 +50,23 @@ class Script:
     queues: Mapping[str, Sequence[Step]]
 
     @classmethod
-    def of(cls, node: Node, blocks: Sequence[ReadyBlock], interval: float, start: float = 0.0) -> Self:
+    def of(
+        cls,
+        node: Node,
+        blocks: Sequence[ReadyBlock],
+        interval: float,
+        *,
+        start: float = 0.0,
+        channels: Channels = MappingProxyType({}),
+    ) -> Self:
         """The script of a node whose first op is launched at `start`; an unknown name is an error."""
         launched, count = [], 0
         for block in blocks:
             launched.append(start + count * interval)
             count += len(block.ops)
-        return cls(node, blocks, _resolve(blocks), launched, interval, _queues(blocks, launched, interval))
+        letters = {slot: channel for (index, slot), channel in channels.items() if index == node.index}
+        queues = _queues(blocks, launched, interval, letters)
+        return cls(node, blocks, _resolve(blocks), launched, interval, queues)
 
     def host(self, position: int, place: int) -> float:
         """When the host launches an op, going through the program in order, one launch an interval.
@@ -78,7 +94,9 @@ def _resolve(blocks: Sequence[ReadyBlock]) -> dict[Place, list[Place]]:
     return resolved
 
 
-def _queues(blocks: Sequence[ReadyBlock], launched: Sequence[float], interval: float) -> dict[str, list[Step]]:
+def _queues(
+    blocks: Sequence[ReadyBlock], launched: Sequence[float], interval: float, letters: Mapping[Slot, int]
+) -> dict[str, list[Step]]:
     """Every stream's items in order, with what does not depend on the replay."""
     queues: dict[str, list[Step]] = {COMPUTE: []}
     calls: Counter[Slot] = Counter()
@@ -87,11 +105,13 @@ def _queues(blocks: Sequence[ReadyBlock], launched: Sequence[float], interval: f
             queue = queues.setdefault(stream, [])
             for item in items:
                 first = item.ops[0] if isinstance(item, Run) else item
-                slot = first.address.slot if first.address else None
-                host = launched[position] + first.place * interval
-                queue.append(Step(position, item, host, calls[slot] if slot else 0, _is_free(item)))
-                if slot:
+                letter = None
+                if first.address and first.address.slot in letters:
+                    slot = first.address.slot
+                    letter = letters[slot], calls[slot]
                     calls[slot] += 1
+                host = launched[position] + first.place * interval
+                queue.append(Step(position, item, host, letter, _is_free(item)))
     return queues
 
 
