@@ -19,7 +19,7 @@ from simulator.recording import OpRecord, Recording
 from simulator.rendezvous import Call, Rendezvous
 from simulator.runs import COMPUTE
 from simulator.scene import Scene
-from simulator.script import Letterhead, Place, Script, Step
+from simulator.script import Letterhead, Place, RunStep, Script, Step
 
 Waits = Generator[Event, Any, None]
 NETWORKS: dict[str, type[SharedNetwork] | type[UnsharedNetwork]] = {
@@ -60,8 +60,8 @@ class NodeState:
 class Shortcuts(Protocol):
     """Replays runs as one where it can."""
 
-    def replay(self, state: NodeState, position: int, run: Run) -> Waits | None:
-        """What the compute stream does instead of the run's ops; None to go through them one by one."""
+    def replay(self, state: NodeState, step: RunStep) -> Waits | None:
+        """What the compute stream does instead of the ops of a step's run; None to go through them one by one."""
         ...
 
 
@@ -93,32 +93,25 @@ class Engine:
 
     def _stream(self, state: NodeState, queue: Sequence[Step]) -> Waits:
         for step in queue:
-            waits = self._begin(state, step)
-            if waits is not None:
-                yield from waits
+            if isinstance(step, RunStep):
+                yield from self._replay(state, step) if step.free else self._run(state, step)
+            elif step.letter and step.free and step.host <= self.environment.now:
+                letter = self.post.reach(state.node, step.position, step.ready, step.letter)
+                if letter is not None:
+                    yield from self._finish(state, Underway(step.position, step.ready, self.environment.now, letter))
+            else:
+                yield from self._op(state, step.position, step.ready, step.letter)
 
-    def _begin(self, state: NodeState, step: Step) -> Waits | None:
-        """What a stream goes through for a step of its queue; None if the step holds it at no time."""
-        position, item, host, letter, free = step
-        if isinstance(item, Run):
-            return self._replay_run(state, position, item) if free else self._run(state, position, item)
-        if letter and free and host <= self.environment.now:
-            awaited = self.post.reach(state.node, position, item, letter)
-            if awaited is None:
-                return None
-            return self._finish(state, Underway(position, item, self.environment.now, awaited))
-        return self._op(state, position, item, letter)
-
-    def _run(self, state: NodeState, position: int, run: Run) -> Waits:
+    def _run(self, state: NodeState, step: RunStep) -> Waits:
         """Wait for what a run needs, then replay it."""
-        first = run.ops[0]
-        yield from self._await(state, position, first)
+        first = step.run.ops[0]
+        yield from self._await(state, step.position, first)
         del state.underway[first.op.stream]
-        yield from self._replay_run(state, position, run)
+        yield from self._replay(state, step)
 
-    def _replay_run(self, state: NodeState, position: int, run: Run) -> Waits:
-        short = self.shortcuts.replay(state, position, run) if self.shortcuts else None
-        return short if short is not None else self.step_through(state, position, run, {})
+    def _replay(self, state: NodeState, step: RunStep) -> Waits:
+        short = self.shortcuts.replay(state, step) if self.shortcuts else None
+        return short if short is not None else self.step_through(state, step.position, step.run, {})
 
     def step_through(self, state: NodeState, position: int, run: Run, resumed: Mapping[int, Underway | None]) -> Waits:
         """Replay a run op by op; `resumed` holds ops that are in progress, or over if None, already."""

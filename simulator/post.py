@@ -22,29 +22,19 @@ from simulator.script import Channels, Letterhead
 class Letter:
     """The k-th message on a class of channels. `flow` carries it; `waiting` is there if its receiver was first."""
 
-    __slots__ = ("began", "delivered", "flow", "number", "post", "sender", "stretch", "transfer", "waiting")
+    __slots__ = ("began", "delivered", "flow", "number", "post", "sender", "transfer", "waiting")
 
     def __init__(self, post: "Post", transfer: Transfer, number: int) -> None:
         self.post, self.transfer, self.number = post, transfer, number
         self.began = 0.0
         self.delivered = False
-        self.stretch = 0
         self.flow: Flow | None = None
         self.waiting: Event | None = None
         self.sender: tuple[Node, int, ReadyOp] | None = None
 
-    @property
-    def last(self) -> bool:
-        """Whether the present stretch is the last one."""
-        return self.stretch == len(self.transfer.stretches) - 1
-
     def arrive(self, _: object = None) -> None:
-        """The bytes of the present stretch are there: go on to the next one, or be delivered."""
-        if self.last:
-            self.post.deliver(self)
-        else:
-            self.stretch += 1
-            self.post.forward(self)
+        """It is there."""
+        self.post.deliver(self)
 
 
 class Post:
@@ -67,33 +57,33 @@ class Post:
         if slot.role == "send":
             letter.sender = node, position, ready
             letter.began = self._scene.environment.now
-            self.forward(letter)
+            self.send(letter)
             return None
         if not letter.delivered:
             return letter
         self.received(node, position, ready, self._scene.environment.now, letter)
         return None
 
-    def forward(self, letter: Letter) -> None:
-        """Begin a letter's present stretch."""
-        stretch = letter.transfer.stretches[letter.stretch]
+    def send(self, letter: Letter) -> None:
+        """Send a letter on its way."""
+        stretch = letter.transfer.stretches[0]
         if stretch.work:
             if self._scene.contact is not None:
                 self._scene.contact.links(stretch)
-            letter.flow = flow = self._scene.network.start(
-                stretch, letter.transfer.priority, stretch.work, letter.arrive, stretch.latency
-            )
-            if letter.last and letter.waiting is not None:
+            priority = letter.transfer.priority
+            flow = self._scene.network.start(stretch, priority, stretch.work, letter.arrive, stretch.latency)
+            letter.flow = flow
+            if letter.waiting is not None:
                 flow.progress.event.callbacks += letter.waiting.callbacks
                 letter.waiting.callbacks = []
         elif stretch.latency:
             self._scene.environment.timeout(stretch.latency).callbacks.append(letter.arrive)
         else:
-            letter.arrive()
+            self.deliver(letter)
 
     def event(self, letter: Letter) -> Event:
-        """What a receiver that is early waits for: the end of the last flow, or of a letter not yet there."""
-        if letter.last and letter.flow is not None:
+        """What a receiver that is early waits for: the end of the letter's flow, or of a letter not yet there."""
+        if letter.flow is not None:
             return letter.flow.progress.event
         letter.waiting = Event(self._scene.environment)
         return letter.waiting
@@ -129,7 +119,8 @@ def _channels(quotient: Quotient) -> Channels:
         light = all(payload.kind == "latency" for payload in communicator.transfers)
         plain = all(len(parts[end]) == 1 for end in ends) and len(communicator.senders) == 1
         receivers = sum(role == RECEIVER for _, _, role in communicator.members)
-        free = not any(transfer.sm_share for transfer in communicator.transfers.values())
+        transfers = communicator.transfers.values()
+        free = all(not transfer.sm_share and len(transfer.stretches) == 1 for transfer in transfers)
         if light and plain and free and receivers <= 1:
             found.update(dict.fromkeys(ends, number))
     return found

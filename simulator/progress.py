@@ -17,7 +17,7 @@ class Progress:
 
     def __init__(self, environment: simpy.Environment, work: float, rate: float, delay: float = 0.0) -> None:
         self.left, self.rate, self.since = work, rate, environment.now + delay
-        self.event = self._predict(environment, delay)
+        self.event = _end(environment, work, rate, delay)
 
     def remaining(self, now: float) -> float:
         """Work left at an instant, without changing anything."""
@@ -30,11 +30,12 @@ class Progress:
         self.since = environment.now
         self.rate = rate
         waiting, self.event.callbacks = self.event.callbacks, []
-        self.event = self._predict(environment, 0.0)
+        self.event = _end(environment, self.left, rate, 0.0)
         self.event.callbacks = waiting
 
-    def _predict(self, environment: simpy.Environment, delay: float) -> Event:
-        """The end at the present rate, begun after a delay; it never comes while nothing moves."""
-        if not self.rate:
-            return Event(environment)
-        return Timeout(environment, delay + (0.0 if self.rate == inf else self.left / self.rate))
+
+def _end(environment: simpy.Environment, work: float, rate: float, delay: float) -> Event:
+    """The end of work at a rate, begun after a delay; it never comes while nothing moves."""
+    if not rate:
+        return Event(environment)
+    return Timeout(environment, delay + (0.0 if rate == inf else work / rate))

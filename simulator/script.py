@@ -19,18 +19,33 @@ Channels = Mapping[tuple[int, Slot], int]
 """Which messages go by post: for (node, slot) the class of channels."""
 
 
-class Step(NamedTuple):
-    """One item of a stream's queue, which the host launches at `host`.
+class OpStep(NamedTuple):
+    """An op in a stream's queue, which the host launches at `host`.
 
-    `letter` is there if the item is a message that goes by post: its class of channels, and the number of the
-    call. `free` says that the item waits for nothing on other streams, and nothing there waits for it.
+    `letter` is there if it is a message that goes by post: its class of channels, and the number of the call.
+    `free` says that it waits for nothing on other streams, and nothing there waits for it.
     """
 
     position: int
-    item: ReadyOp | Run
+    ready: ReadyOp
     host: float
     letter: Letterhead | None
     free: bool
+
+
+class RunStep(NamedTuple):
+    """A run in the compute stream's queue, whose first op the host launches at `host`.
+
+    `free` says that it waits for nothing but the compute stream, which has come to it.
+    """
+
+    position: int
+    run: Run
+    host: float
+    free: bool
+
+
+Step = OpStep | RunStep
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,22 +120,15 @@ def _queues(
             queue = queues.setdefault(stream, [])
             for item in items:
                 first = item.ops[0] if isinstance(item, Run) else item
+                host = launched[position] + first.place * interval
+                waits = bool(first.waits or first.imports)
+                if isinstance(item, Run):
+                    queue.append(RunStep(position, item, host, first.op.stream != COMPUTE or not waits))
+                    continue
                 letter = None
-                if first.address and first.address.slot in letters:
-                    slot = first.address.slot
+                if item.address and item.address.slot in letters:
+                    slot = item.address.slot
                     letter = letters[slot], calls[slot]
                     calls[slot] += 1
-                host = launched[position] + first.place * interval
-                queue.append(Step(position, item, host, letter, _is_free(item)))
+                queue.append(OpStep(position, item, host, letter, not (waits or item.awaited)))
     return queues
-
-
-def _is_free(item: ReadyOp | Run) -> bool:
-    """Whether an item waits for nothing on other streams, and for a single op nothing there waits for it.
-
-    A run that begins on an inner stream waits for the compute stream only, which has come to it.
-    """
-    if isinstance(item, Run):
-        first = item.ops[0]
-        return first.op.stream != COMPUTE or not (first.waits or first.imports)
-    return not (item.waits or item.imports or item.awaited)

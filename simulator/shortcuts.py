@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 from simpy.events import Event
 
-from simulator.blocks import Run
 from simulator.engine import Engine, NodeState, Underway, Waits
 from simulator.progress import Progress
 from simulator.quotient import Stretch
 from simulator.recording import OpRecord, RunRecord
 from simulator.rehearsal import rehearse
 from simulator.rendezvous import Call
+from simulator.script import RunStep
 from simulator.template import Template
 from simulator.templates import Templates
 
@@ -25,11 +25,9 @@ class Flight:
     __slots__ = ("event", "host", "late", "links", "position", "resumed", "run", "start", "state", "template")
     event: Event
 
-    def __init__(
-        self, state: NodeState, position: int, run: Run, *, found: Template, links: frozenset[int], start: float
-    ) -> None:
-        self.state, self.position, self.run, self.template, self.start = state, position, run, found, start
-        self.host = state.script.host(position, run.ops[0].place)
+    def __init__(self, state: NodeState, step: RunStep, found: Template, links: frozenset[int], start: float) -> None:
+        self.state, self.template, self.start = state, found, start
+        self.position, self.run, self.host, _ = step
         self.late = found.late(self.host - start, state.script.interval)
         self.links = links
         self.resumed: Mapping[int, Underway | None] | None = None
@@ -43,8 +41,9 @@ class Flights:
         self._by_node: dict[int, Flight] = {}
         self._by_link: dict[int, Flight] = {}
 
-    def replay(self, state: NodeState, position: int, run: Run) -> Waits | None:
+    def replay(self, state: NodeState, step: RunStep) -> Waits | None:
         """Replay a run as one, unless something foreign is in its way already."""
+        run = step.run
         if not state.processor.idle or any(tail.is_alive for tail in state.tails.values()):
             return None
         links = self._templates.own_links(state.node, run)
@@ -53,7 +52,7 @@ class Flights:
         found = self._templates.find(state.node, run)
         if found is None:
             return None
-        flight = Flight(state, position, run, found=found, links=links, start=self._engine.environment.now)
+        flight = Flight(state, step, found, links, self._engine.environment.now)
         if not found.serial and flight.late:
             return None
         return self._fly(flight)
@@ -155,16 +154,17 @@ class Actions:
     def __init__(self, engine: Engine, templates: Templates) -> None:
         self._engine, self._templates = engine, templates
 
-    def replay(self, state: NodeState, position: int, run: Run) -> Waits | None:
+    def replay(self, state: NodeState, step: RunStep) -> Waits | None:
         """Replay a run as one piece of work."""
         if state.tails and any(tail.is_alive for tail in state.tails.values()):
             return None
-        found = self._templates.find(state.node, run)
-        return None if found is None else self._work(state, position, run, found)
+        found = self._templates.find(state.node, step.run)
+        return None if found is None else self._work(state, step, found)
 
-    def _work(self, state: NodeState, position: int, run: Run, found: Template) -> Waits:
+    def _work(self, state: NodeState, step: RunStep, found: Template) -> Waits:
         environment = self._engine.environment
-        start, host = environment.now, state.script.host(position, run.ops[0].place)
+        position, run, host, _ = step
+        start = environment.now
         late = found.late(host - start, state.script.interval)
         yield state.processor.start((found.length + late) * state.node.speed).event
         state.recording.compute.append(RunRecord(position, run, start, environment.now, host, late, found))
