@@ -1,6 +1,7 @@
 """Networks that carry flows: one whose links are shared, and one where nobody is in another's way."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 import simpy
@@ -66,7 +67,7 @@ class SharedNetwork:
         flow = Flow((stretch, priority), alone, environment.now + delay, arrived)
         free = (self._ahead or not delay) and not self._occupy(flow)
         flow.progress = Progress(environment, left, alone.rate if free else 0.0, delay)
-        flow.progress.event.callbacks.append(lambda _: self._end(flow))
+        flow.progress.event.callbacks.append(partial(self._end, flow))
         if delay and not free:
             self._later(flow, delay)
         return flow
@@ -113,7 +114,7 @@ class SharedNetwork:
         for link in flow.alone.demands:
             self._on_link[link].remove(flow)
 
-    def _end(self, flow: Flow) -> None:
+    def _end(self, flow: Flow, _: object) -> None:
         self._leave(flow)
         flow.arrived()
 

@@ -5,6 +5,7 @@ sending class and at most one receiving class, takes no SMs, and only its receiv
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from simpy.events import Event
 
@@ -22,19 +23,15 @@ from simulator.script import Channels, Letterhead
 class Letter:
     """The k-th message on a class of channels. `flow` carries it; `waiting` is there if its receiver was first."""
 
-    __slots__ = ("began", "delivered", "flow", "number", "post", "sender", "transfer", "waiting")
+    __slots__ = ("began", "delivered", "flow", "number", "sender", "transfer", "waiting")
 
-    def __init__(self, post: "Post", transfer: Transfer, number: int) -> None:
-        self.post, self.transfer, self.number = post, transfer, number
+    def __init__(self, transfer: Transfer, number: int) -> None:
+        self.transfer, self.number = transfer, number
         self.began = 0.0
         self.delivered = False
         self.flow: Flow | None = None
         self.waiting: Event | None = None
         self.sender: tuple[Node, int, ReadyOp] | None = None
-
-    def arrive(self, _: object = None) -> None:
-        """It is there."""
-        self.post.deliver(self)
 
 
 class Post:
@@ -51,7 +48,7 @@ class Post:
         letter = self._letters.pop(head, None)
         if letter is None:
             transfer = self._communicators[head[0]].transfers[payload]
-            letter = self._letters[head] = Letter(self, transfer, next(self._scene.numbers))
+            letter = self._letters[head] = Letter(transfer, next(self._scene.numbers))
         elif letter.transfer.payload != payload:
             raise mismatch(node, ready, payload, letter.transfer.payload, head[1])
         if slot.role == "send":
@@ -71,13 +68,14 @@ class Post:
             if self._scene.contact is not None:
                 self._scene.contact.links(stretch)
             priority = letter.transfer.priority
-            flow = self._scene.network.start(stretch, priority, stretch.work, letter.arrive, stretch.latency)
+            arrived = partial(self.deliver, letter)
+            flow = self._scene.network.start(stretch, priority, stretch.work, arrived, stretch.latency)
             letter.flow = flow
             if letter.waiting is not None:
                 flow.progress.event.callbacks += letter.waiting.callbacks
                 letter.waiting.callbacks = []
         elif stretch.latency:
-            self._scene.environment.timeout(stretch.latency).callbacks.append(letter.arrive)
+            self._scene.environment.timeout(stretch.latency).callbacks.append(partial(self.deliver, letter))
         else:
             self.deliver(letter)
 
@@ -88,7 +86,7 @@ class Post:
         letter.waiting = Event(self._scene.environment)
         return letter.waiting
 
-    def deliver(self, letter: Letter) -> None:
+    def deliver(self, letter: Letter, _: object = None) -> None:
         """A letter is there: take down the sending, and wake a receiver that waits for the letter itself."""
         letter.delivered = True
         letter.flow = None

@@ -1,5 +1,7 @@
 """A rank's SMs as a fluid resource: kernels share what communication leaves."""
 
+from functools import partial
+
 import simpy
 
 from simulator.instant import Instant
@@ -37,7 +39,7 @@ class Processor:
             rate = self._rate(1)
         kernel = Progress(self._environment, seconds, rate)
         self._kernels[kernel] = None
-        kernel.event.callbacks.append(lambda _: self._end(kernel))
+        kernel.event.callbacks.append(partial(self._end, kernel))
         return kernel
 
     def hold(self, sms: int) -> None:
@@ -46,7 +48,7 @@ class Processor:
         if self._kernels:
             self._instant.settle(self._settle)
 
-    def _end(self, kernel: Progress) -> None:
+    def _end(self, kernel: Progress, _: object) -> None:
         del self._kernels[kernel]
         if self._kernels:
             self._instant.settle(self._settle)
