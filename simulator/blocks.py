@@ -73,11 +73,11 @@ class Workshop:
         found = list(self._blocks.values())
         self._imported = frozenset(name for each in found for names in each.imports for name in names)
         self.inner = inner_streams(found, self._imported)
-        self._ready: dict[tuple[int, str], ReadyBlock] = {}
+        self._ready: dict[tuple[int, Accelerator], ReadyBlock] = {}
 
     def ready(self, block: Block, accelerator: Accelerator) -> ReadyBlock:
         """The block's queues on an accelerator."""
-        key = id(block), accelerator.name
+        key = id(block), accelerator
         if key not in self._ready:
             self._ready[key] = self._make(self._blocks[id(block)], accelerator)
         return self._ready[key]

@@ -75,7 +75,7 @@ class Engine:
         self.quotient = quotient
         self.environment = environment = simpy.Environment()
         self.shortcuts: Shortcuts | None = None
-        instant = Instant(environment)
+        self.instant = instant = Instant(environment)
         self.states = [NodeState(script, _processor(script.node, environment, instant)) for script in scripts]
         self.scene = Scene(
             environment,
@@ -145,8 +145,8 @@ class Engine:
             yield self.environment.timeout(launched - self.environment.now)
         underway.start = self.environment.now
         if ready.address is None:
-            if ready.op.stream != COMPUTE and self.scene.contact is not None:
-                self.scene.contact.node(state.node.index)
+            if ready.op.stream != COMPUTE and self.scene.holding is not None:
+                self.scene.holding(state.node.index)
             underway.work = state.processor.start(ready.seconds)
         elif letter:
             underway.work = self.post.reach(state.node, position, ready, letter)

@@ -48,7 +48,7 @@ class SharedNetwork:
     decide. Flows that enter or leave at one instant are handled together, and only the component of flows
     that meet each other, directly or through others, is solved again. With `ahead`, a delayed flow takes its
     links at once if nobody is in its way, and its delay and its bytes are one event; it makes room again
-    should another flow enter before it.
+    should another flow enter before it. `entering` is told before a flow takes its links.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class SharedNetwork:
         self._environment, self._instant, self._sharing, self._ahead = environment, instant, sharing, ahead
         self._on_link: list[list[Flow]] = [[] for _ in range(sharing.links)]
         self._changed: dict[int, None] = {}
+        self.entering: Callable[[Stretch], None] | None = None
 
     def start(
         self, stretch: Stretch, priority: float, left: float, arrived: Callable[[], None], delay: float = 0.0
@@ -74,6 +75,8 @@ class SharedNetwork:
 
     def _occupy(self, flow: Flow) -> bool:
         """Put a flow on its links; whether it meets others there. One that is only to enter steps back if so."""
+        if self.entering is not None:
+            self.entering(flow.key[0])
         met = []
         for link in flow.alone.demands:
             others = self._on_link[link]

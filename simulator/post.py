@@ -65,8 +65,6 @@ class Post:
         """Send a letter on its way."""
         stretch = letter.transfer.stretches[0]
         if stretch.work:
-            if self._scene.contact is not None:
-                self._scene.contact.links(stretch)
             priority = letter.transfer.priority
             arrived = partial(self.deliver, letter)
             flow = self._scene.network.start(stretch, priority, stretch.work, arrived, stretch.latency)

@@ -107,16 +107,20 @@ class Rendezvous:
                 self._release(exchange, None)
         self._wait(call)
 
-    def resume(self, call: Call, found: Exchange, now: float) -> None:
-        """Take over a transfer from a rehearsal whose clock is at `now`: the call goes on where it was."""
-        exchange = self._enter(call)[0]
-        self._begin(exchange, call.start)
+    def resume(self, calls: Sequence[Call], found: Exchange, now: float) -> None:
+        """Take over a transfer from a rehearsal whose clock is at `now`: its calls go on where they were."""
+        entered = [self._enter(call)[0] for call in calls]
+        for call in calls:
+            self._wait(call)
+        if found.began is None:
+            return
+        exchange = entered[0]
+        self._begin(exchange, min(self._scene.environment.now - now + found.began, self._scene.environment.now))
         exchange.stretch = found.stretch
         if found.flow is not None:
             self._flow(exchange, found.flow.progress.remaining(now))
         else:
             self._after_latency(exchange, found.flows_at - now)
-        self._wait(call)
 
     def _begin(self, exchange: Exchange, now: float) -> None:
         exchange.began = now
@@ -168,8 +172,8 @@ class Rendezvous:
 
     def _hold(self, node: int, share: float, multiplicity: int) -> None:
         if share:
-            if self._scene.contact is not None and multiplicity > 0:
-                self._scene.contact.node(node)
+            if self._scene.holding is not None and multiplicity > 0:
+                self._scene.holding(node)
             processor = self._scene.processors[node]
             processor.hold(processor.sms(share) * multiplicity)
 
@@ -192,8 +196,6 @@ class Rendezvous:
         if not stretch.work:
             self._arrived(exchange)
             return
-        if self._scene.contact is not None:
-            self._scene.contact.links(stretch)
         exchange.flow = self._scene.network.start(
             stretch, exchange.transfer.priority, left, lambda: self._arrived(exchange)
         )

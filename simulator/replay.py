@@ -6,15 +6,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from simulator import deadlock
+from simulator.actions import Actions
 from simulator.blocks import Workshop
 from simulator.compute import ComputeModel
 from simulator.constants import kernels
 from simulator.engine import NETWORKS, Engine
+from simulator.flights import Flights
+from simulator.network import SharedNetwork
 from simulator.post import channels
 from simulator.quotient import Quotient
 from simulator.recording import Recording
 from simulator.script import Script
-from simulator.shortcuts import Actions, Flights
 from simulator.templates import Templates
 from topologies.plugins import unknown
 
@@ -49,7 +51,9 @@ def replay(whole: Quotient, scripts: Sequence[Script], manner: Manner) -> list[R
     elif manner.shortcuts:
         flights = Flights(engine, templates, manner.network)
         engine.shortcuts = flights
-        engine.scene.contact = flights
+        engine.scene.holding = flights.node
+        if isinstance(engine.scene.network, SharedNetwork):
+            engine.scene.network.entering = flights.links
     engine.start()
     with _no_collection():
         engine.environment.run()

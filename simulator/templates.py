@@ -1,11 +1,19 @@
 """Templates of runs: found by rehearsal, once for all nodes that would go through the same motions."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from simulator.blocks import Run
 from simulator.quotient import Node, Quotient
 from simulator.rehearsal import calls, rehearse, template
 from simulator.template import Template
+
+
+class Crew(NamedTuple):
+    """The nodes that a run's collectives join, directly or through others, and the links that those cross."""
+
+    nodes: tuple[int, ...]
+    links: frozenset[int]
 
 
 class Templates:
@@ -19,30 +27,31 @@ class Templates:
         self._quotient, self._network = quotient, network
         self._found: dict[tuple[int, Run], Template | None] = {}
         self._rehearsed: dict[Hashable, list[Template | None]] = {}
-        self._own_links: dict[tuple[int, Run], frozenset[int] | None] = {}
+        self._crews: dict[tuple[int, Run], Crew] = {}
 
     def find(self, node: Node, run: Run) -> Template | None:
-        """The template of a node's run; None where the run cannot be taken as one."""
+        """The template of a node's run; None where the run of any node that it joins cannot be taken as one."""
         key = node.index, run
         if key not in self._found:
-            together = self._joined(node, run)
+            together = [self._quotient.nodes[index] for index in self.crew(node, run).nodes]
             for each, found in zip(together, self._rehearse(together, run), strict=True):
                 self._found[each.index, run] = found
         return self._found[key]
 
-    def own_links(self, node: Node, run: Run) -> frozenset[int] | None:
-        """The links that a run's collectives cross; None if they join other nodes than the node's own class."""
+    def crew(self, node: Node, run: Run) -> Crew:
+        """Who takes part in a node's run, and over which links."""
         key = node.index, run
-        if key not in self._own_links:
-            self._own_links[key] = self._find_links(node, run)
-        return self._own_links[key]
+        if key not in self._crews:
+            together = self._joined(node, run)
+            crew = Crew(tuple(each.index for each in together), frozenset(self._links(together, run)))
+            self._crews.update({(index, run): crew for index in crew.nodes})
+        return self._crews[key]
 
-    def _find_links(self, node: Node, run: Run) -> frozenset[int] | None:
-        if any(index != node.index for index in self._peers(node, run)):
-            return None
-        transfers = [self._quotient.communicators[number].transfers[payload] for payload, number in calls(node, run)]
-        stretches = [stretch for transfer in transfers for stretch in transfer.stretches]
-        return frozenset(link for stretch in stretches for link in stretch.loads)
+    def _links(self, nodes: Iterable[Node], run: Run) -> Iterator[int]:
+        for node in nodes:
+            for payload, number in calls(node, run):
+                for stretch in self._quotient.communicators[number].transfers[payload].stretches:
+                    yield from stretch.loads
 
     def _peers(self, node: Node, run: Run) -> Iterator[int]:
         for _, number in calls(node, run):
@@ -68,7 +77,8 @@ class Templates:
             return [None] * len(nodes)
         engine = rehearse(self._quotient, {node.index: run for node in nodes}, self._network)
         engine.environment.run()
-        return [template(engine, node, run) for node in nodes]
+        found = [template(engine, node, run) for node in nodes]
+        return found if all(each is not None for each in found) else [None] * len(nodes)
 
     def _signature(self, nodes: Sequence[Node], run: Run) -> Hashable:
         """Everything that a rehearsal depends on, with communicators and links numbered as they appear."""
@@ -76,7 +86,7 @@ class Templates:
         links: dict[int, int] = {}
         rows: list[Hashable] = []
         for node in nodes:
-            rows.append((node.accelerator.name, node.speed))
+            rows.append((node.accelerator, node.speed))
             for payload, number in calls(node, run):
                 mine = communicators.setdefault(number, len(communicators))
                 transfer = self._quotient.communicators[number].transfers[payload]

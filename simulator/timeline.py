@@ -54,7 +54,7 @@ class Timeline:
         """Bytes that cross the representative of each link class in the step."""
         carried = np.zeros(len(self.quotient.capacities))
         for communicator in self.quotient.communicators:
-            index, slot, _ = next(iter(communicator.members))
+            index, slot, _ = min(communicator.senders or communicator.members)
             calls = Counter(
                 op.address.payload
                 for block in self.scripts[index].blocks

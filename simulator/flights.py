@@ -1,0 +1,208 @@
+"""Runs replayed as one event each: exact while nothing foreign meets them, opened up as soon as something does.
+
+A *flight* is a run of one node, or of all nodes that its collectives join if they come to it at one instant.
+Each node is a *leg* of it, with an event at its end. Contact on a link or on the SMs opens the flight: all
+legs go on op by op from where they are.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+import simpy
+from simpy.events import Event
+
+from simulator.engine import Engine, NodeState, Underway, Waits
+from simulator.progress import Progress
+from simulator.quotient import Stretch
+from simulator.recording import OpRecord, RunRecord
+from simulator.rehearsal import rehearse
+from simulator.rendezvous import Call
+from simulator.script import RunStep
+from simulator.template import Template
+from simulator.templates import Crew, Templates
+
+
+class Leg:
+    """One node's part of a flight. `late` is how long it waits for the host; `resumed` is there once it is opened."""
+
+    __slots__ = ("event", "late", "resumed", "state", "step", "template")
+
+    def __init__(self, environment: simpy.Environment, state: NodeState, step: RunStep, template: Template) -> None:
+        self.state, self.step, self.template = state, step, template
+        self.late = template.late(step.host - environment.now, state.script.interval)
+        self.event: Event = environment.timeout(template.length + self.late)
+        self.resumed: Mapping[int, Underway | None] | None = None
+
+
+class Flight:
+    """A run of some nodes that is being replayed as one since `start`; `aloft` are the legs still under way."""
+
+    __slots__ = ("aloft", "links", "start", "step")
+
+    def __init__(self, step: RunStep, links: frozenset[int], start: float) -> None:
+        self.step, self.links, self.start = step, links, start
+        self.aloft: dict[int, Leg] = {}
+
+
+class Gathering:
+    """Nodes that have come to a run at this instant; `event` happens at its end."""
+
+    __slots__ = ("event", "states", "step")
+
+    def __init__(self, step: RunStep, event: Event) -> None:
+        self.step, self.event = step, event
+        self.states: list[NodeState] = []
+
+
+class Flights:
+    """All flights of a replay."""
+
+    def __init__(self, engine: Engine, templates: Templates, network: str) -> None:
+        self._engine, self._templates, self._network = engine, templates, network
+        self._by_node: dict[int, Flight] = {}
+        self._by_link: dict[int, Flight] = {}
+        self._gatherings: dict[tuple[Crew, int], Gathering] = {}
+
+    def replay(self, state: NodeState, step: RunStep) -> Waits | None:
+        """Replay a run as one, unless something foreign is in its way already."""
+        crew = self._templates.crew(state.node, step.run)
+        if len(crew.nodes) > 1:
+            return self._gather(state, step, crew)
+        flight = self._take_off([state], step, crew)
+        return None if flight is None else self._fly(flight, state.node.index)
+
+    def _gather(self, state: NodeState, step: RunStep, crew: Crew) -> Waits:
+        """Wait for the others until the end of this instant, and take off together or not at all."""
+        key = crew, step.position
+        gathering = self._gatherings.get(key)
+        if gathering is None:
+            gathering = self._gatherings[key] = Gathering(step, Event(self._engine.environment))
+            self._engine.instant.settle(partial(self._decide, key))
+        gathering.states.append(state)
+        flight = yield gathering.event
+        if flight is None:
+            yield from self._engine.step_through(state, step.position, step.run, {})
+        else:
+            yield from self._fly(flight, state.node.index)
+
+    def _decide(self, key: tuple[Crew, int]) -> None:
+        """The instant is over: take off if everybody is there."""
+        gathering = self._gatherings.pop(key)
+        crew, states = key[0], gathering.states
+        complete = len(states) == len(crew.nodes)
+        gathering.event.succeed(self._take_off(states, gathering.step, crew) if complete else None)
+
+    def _take_off(self, states: Sequence[NodeState], step: RunStep, crew: Crew) -> Flight | None:
+        """Begin a flight if nobody is busy and the links are free."""
+        if any(not state.processor.idle or _tailed(state) for state in states):
+            return None
+        if self._engine.scene.network.busy(crew.links) or any(link in self._by_link for link in crew.links):
+            return None
+        found = [self._templates.find(state.node, step.run) for state in states]
+        now = self._engine.environment.now
+        flight = Flight(step, crew.links, now)
+        for state, template in zip(states, found, strict=True):
+            if template is None or not (template.serial or self._in_time(state, step, template)):
+                return None
+        for state, template in zip(states, found, strict=True):
+            if template is not None:
+                flight.aloft[state.node.index] = Leg(self._engine.environment, state, step, template)
+        self._by_node.update(dict.fromkeys(flight.aloft, flight))
+        self._by_link.update(dict.fromkeys(crew.links, flight))
+        return flight
+
+    def _in_time(self, state: NodeState, step: RunStep, template: Template) -> bool:
+        """Whether the host has launched every op by the time it starts."""
+        return not template.late(step.host - self._engine.environment.now, state.script.interval)
+
+    def _fly(self, flight: Flight, node: int) -> Waits:
+        """What a node goes through in a flight: to the end of its leg, or op by op from where that was opened."""
+        leg = flight.aloft[node]
+        yield leg.event
+        state, step = leg.state, leg.step
+        if leg.resumed is not None:
+            yield from self._engine.step_through(state, step.position, step.run, leg.resumed)
+            return
+        self._land(flight, [node])
+        end = self._engine.environment.now
+        state.recording.compute.append(
+            RunRecord(step.position, step.run, flight.start, end, step.host, leg.late, leg.template)
+        )
+        for place in step.run.outward:
+            state.finish((step.position, place))
+
+    def _land(self, flight: Flight, nodes: Iterable[int]) -> None:
+        for node in nodes:
+            del flight.aloft[node], self._by_node[node]
+        if not flight.aloft:
+            for link in flight.links:
+                del self._by_link[link]
+
+    def links(self, stretch: Stretch) -> None:
+        """A flow is about to enter links: open the flights that use them."""
+        for link in stretch.loads:
+            if link in self._by_link:
+                self._open(self._by_link[link])
+
+    def node(self, index: int) -> None:
+        """A transfer is about to hold a node's SMs: open its flight."""
+        if index in self._by_node:
+            self._open(self._by_node[index])
+
+    def _open(self, flight: Flight) -> None:
+        """Go on op by op: rehearse the run up to now, and take over what was in progress then."""
+        legs, environment = dict(flight.aloft), self._engine.environment
+        self._land(flight, list(legs))
+        elapsed, step = environment.now - flight.start, flight.step
+        interval = next(iter(legs.values())).state.script.interval
+        crew = self._templates.crew(next(iter(legs.values())).state.node, step.run)
+        runs = dict.fromkeys(crew.nodes, step.run)
+        rehearsal = rehearse(self._engine.quotient, runs, self._network, step.host - flight.start, interval)
+        if elapsed > 0:
+            rehearsal.environment.run(until=elapsed)
+        calls: dict[Call, Call] = {}
+        for state in rehearsal.states:
+            if state.node.index in legs:
+                leg = legs[state.node.index]
+                leg.resumed = self._resume(flight, leg, state, elapsed, calls)
+                waiting, leg.event.callbacks = leg.event.callbacks, []
+                environment.timeout(0.0).callbacks = waiting
+        for exchange in rehearsal.rendezvous.open:
+            mine = [calls[call] for call, _, _ in exchange.waiting if call in calls]
+            if mine:
+                self._engine.rendezvous.resume(mine, exchange, elapsed)
+
+    def _resume(
+        self, flight: Flight, leg: Leg, rehearsed: NodeState, elapsed: float, calls: dict[Call, Call]
+    ) -> dict[int, Underway | None]:
+        """Take down what a leg has done, and take over its kernels; its calls are noted, to be taken over together."""
+        state, position = leg.state, leg.step.position
+        done = rehearsed.recording
+        for records, mine in ((done.compute, state.recording.compute), (done.beside, state.recording.beside)):
+            mine += [_shift(record, position, flight.start) for record in records if isinstance(record, OpRecord)]
+        resumed: dict[int, Underway | None] = {}
+        for record in done.ops:
+            resumed[record.ready.place] = None
+            if record.ready.awaited:
+                state.finish((position, record.ready.place))
+        for found in rehearsed.underway.values():
+            if found.work is None or found.ready.place in resumed:
+                continue
+            underway = Underway(position, found.ready, found.start + flight.start)
+            resumed[found.ready.place] = state.underway[found.ready.op.stream] = underway
+            if isinstance(found.work, Progress):
+                underway.work = state.processor.start(found.work.remaining(elapsed))
+            elif isinstance(found.work, Call):
+                call = Call(state.node, position, found.ready, found.work.address, underway.start)
+                underway.work = calls[found.work] = call
+        return resumed
+
+
+def _tailed(state: NodeState) -> bool:
+    """Whether something of an earlier run still goes on beside the compute stream."""
+    return any(tail.is_alive for tail in state.tails.values())
+
+
+def _shift(record: OpRecord, position: int, start: float) -> OpRecord:
+    """A rehearsal's record, moved to where the run really is."""
+    return OpRecord(position, record.ready, record.start + start, record.began + start, record.end + start)
