@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from simulator.constants import fabric
 from topologies import Topology
 
 Floats = npt.NDArray[np.float64]
@@ -52,4 +53,14 @@ class Activity:
 
     def seconds(self, topology: Topology) -> Floats:
         """Time of each group without contention, shape (groups,)."""
-        return np.asarray(sum(phase.seconds(topology.links.bandwidth) for phase in self.phases))
+        bandwidth = achievable_bandwidth(topology)
+        return np.asarray(sum(phase.seconds(bandwidth) for phase in self.phases))
+
+
+def achievable_bandwidth(topology: Topology) -> Floats:
+    """What communication reaches of every link's line rate, bytes/s, shape (links,).
+
+    Assumes that protocol and packet overhead take the same share of a link, however many share it.
+    """
+    shares = np.array([fabric(kind).rate_share for kind in topology.links.kinds])
+    return np.asarray(topology.links.bandwidth * shares[topology.links.codes])

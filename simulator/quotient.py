@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from simulator.activity import achievable_bandwidth
 from simulator.addresses import RECEIVER, SENDER, Payload, Slot
 from simulator.communicators import Family
 from simulator.folding import Partition
@@ -118,7 +119,7 @@ def quotient(program: Program, topology: Topology, *, fold: bool = True) -> Quot
         _communicator(whole, int(number), arrivals.get(index, []), loads.get(index, {}))
         for index, number in enumerate(partition.communicator_representatives)
     )
-    capacities = tuple(topology.links.bandwidth[partition.link_representatives].tolist())
+    capacities = tuple(achievable_bandwidth(topology)[partition.link_representatives].tolist())
     return Quotient(program, topology, _nodes(whole, partition), communicators, capacities, partition)
 
 
