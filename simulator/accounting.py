@@ -29,7 +29,7 @@ def account(script: Script, recording: Recording, until: float = 0.0) -> Account
 
     `until` is when the compute stream goes on, if that is later than its last record.
     """
-    return _Book(script, recording).close(until)
+    return _Accountant(script, recording).close(until)
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class _Runs:
     late: float = 0.0
 
 
-class _Book:
+class _Accountant:
     """One pass over the records of a rank."""
 
     def __init__(self, script: Script, recording: Recording) -> None:
@@ -50,7 +50,7 @@ class _Book:
         self._found: dict[Place, OpRecord] = {}
         self._before: dict[Place, OpRecord] = {}
         self._runs: dict[Template, _Runs] = {}
-        self._is_action = [replay.block.kind in ACTIONS for replay in script.node.order]
+        self._is_action = [replay.block.kind in ACTIONS for replay in script.rank_class.order]
         actions = [position for position, action in enumerate(self._is_action) if action]
         self._last_action = max(actions, default=len(self._is_action))
 

@@ -1,8 +1,8 @@
 """The detail level `actions`: every run of a schedule action is one piece of work."""
 
-from simulator.engine import Engine, NodeState, Waits
+from simulator.engine import ClassState, Engine, Waits
 from simulator.recording import RunRecord
-from simulator.script import RunStep
+from simulator.script import QueuedRun
 from simulator.template import Template
 from simulator.templates import Templates
 
@@ -18,19 +18,19 @@ class Actions:
     def __init__(self, engine: Engine, templates: Templates) -> None:
         self._engine, self._templates = engine, templates
 
-    def replay(self, state: NodeState, step: RunStep) -> Waits | None:
+    def replay(self, state: ClassState, step: QueuedRun) -> Waits | None:
         """Replay a run as one piece of work."""
         if state.tails and any(tail.is_alive for tail in state.tails.values()):
             return None
-        found = self._templates.find(state.node, step.run)
+        found = self._templates.find(state.rank_class, step.run)
         return None if found is None else self._work(state, step, found)
 
-    def _work(self, state: NodeState, step: RunStep, found: Template) -> Waits:
+    def _work(self, state: ClassState, step: QueuedRun, found: Template) -> Waits:
         environment = self._engine.environment
         position, run, host, _ = step
         start = environment.now
         late = found.late(host - start, state.script.interval)
-        yield state.processor.start((found.length + late) * state.node.speed).event
+        yield state.processor.start((found.length + late) * state.rank_class.speed).event
         state.recording.compute.append(RunRecord(position, run, start, environment.now, host, late, found))
         for place in run.outward:
             state.finish((position, place))

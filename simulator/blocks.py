@@ -64,7 +64,7 @@ class ReadyBlock:
     importing: tuple[ReadyOp, ...]
 
 
-class Workshop:
+class BlockCompiler:
     """Makes a program's blocks ready, each distinct block once per accelerator."""
 
     def __init__(self, program: Program, compute: ComputeModel) -> None:

@@ -1,7 +1,7 @@
 """What to say when nothing can go on and work remains."""
 
 from simulator.engine import Engine, Underway
-from simulator.quotient import Node
+from simulator.quotient import RankClass
 from simulator.rendezvous import Call
 
 
@@ -11,11 +11,11 @@ class DeadlockError(RuntimeError):
 
 def check(engine: Engine) -> None:
     """Raise if a replay that has come to rest left ops undone."""
-    waiting = [(state.node, underway) for state in engine.states for underway in state.underway.values()]
+    waiting = [(state.rank_class, underway) for state in engine.states for underway in state.underway.values()]
     if waiting:
         named = [
-            f"rank {node.rank} waits in {underway.ready.op.name!r} for {_missing(engine, node, underway)}"
-            for node, underway in waiting[:8]
+            f"rank {rank_class.rank} waits in {underway.ready.op.name!r} for {_missing(engine, rank_class, underway)}"
+            for rank_class, underway in waiting[:8]
         ]
         more = f"; and {len(waiting) - 8} more" if len(waiting) > 8 else ""
         raise DeadlockError(f"deadlock at {_halt(engine):g} s: {'; '.join(named)}{more}")
@@ -28,7 +28,7 @@ def _halt(engine: Engine) -> float:
     return max(*ends, *starts, 0.0)
 
 
-def _missing(engine: Engine, node: Node, underway: Underway) -> str:
+def _missing(engine: Engine, rank_class: RankClass, underway: Underway) -> str:
     """Who has not come to the op, or which ops it waits for."""
     if not isinstance(underway.work, Call):
         return ", ".join(repr(name) for name in underway.ready.op.after)
@@ -39,5 +39,5 @@ def _missing(engine: Engine, node: Node, underway: Underway) -> str:
     if not absent:
         sent = all(exchange.communicator.sends for exchange in exchanges)
         return "a message that nobody takes" if sent else "a message that nobody sends"
-    ranks = sorted(engine.quotient.nodes[index].rank for index in absent)
+    ranks = sorted(engine.quotient.rank_classes[index].rank for index in absent)
     return "rank" + ("s " if len(ranks) > 1 else " ") + ", ".join(map(str, ranks))

@@ -1,8 +1,8 @@
 """Runs replayed as one event each: exact while nothing foreign meets them, opened up as soon as something does.
 
-A *flight* is a run of one node, or of all nodes that its collectives join if they come to it at one instant.
-Each node is a *leg* of it, with an event at its end. Contact on a link or on the SMs opens the flight: all
-legs go on op by op from where they are.
+A *flight* is a run of one rank class, or of all that its collectives join if they come to it at one instant.
+Each rank class is a *leg* of it, with an event at its end. Contact on a link or on the SMs opens the flight:
+all legs go on op by op from where they are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,23 +11,26 @@ from functools import partial
 import simpy
 from simpy.events import Event
 
-from simulator.engine import Engine, NodeState, Underway, Waits
+from simulator.engine import ClassState, Engine, Underway, Waits
 from simulator.progress import Progress
 from simulator.quotient import Stretch
 from simulator.recording import OpRecord, RunRecord
 from simulator.rehearsal import rehearse
 from simulator.rendezvous import Call
-from simulator.script import RunStep
+from simulator.script import QueuedRun
 from simulator.template import Template
 from simulator.templates import Crew, Templates
 
 
 class Leg:
-    """One node's part of a flight. `late` is how long it waits for the host; `resumed` is there once it is opened."""
+    """One rank class's part of a flight.
+
+    `late` is how long it waits for the host; `resumed` is there once the flight is opened.
+    """
 
     __slots__ = ("event", "late", "resumed", "state", "step", "template")
 
-    def __init__(self, environment: simpy.Environment, state: NodeState, step: RunStep, template: Template) -> None:
+    def __init__(self, environment: simpy.Environment, state: ClassState, step: QueuedRun, template: Template) -> None:
         self.state, self.step, self.template = state, step, template
         self.late = template.late(step.host - environment.now, state.script.interval)
         self.event: Event = environment.timeout(template.length + self.late)
@@ -35,23 +38,23 @@ class Leg:
 
 
 class Flight:
-    """A run of some nodes that is being replayed as one since `start`; `aloft` are the legs still under way."""
+    """A run of some rank classes that is being replayed as one since `start`; `aloft` are the legs still under way."""
 
     __slots__ = ("aloft", "links", "start", "step")
 
-    def __init__(self, step: RunStep, links: frozenset[int], start: float) -> None:
+    def __init__(self, step: QueuedRun, links: frozenset[int], start: float) -> None:
         self.step, self.links, self.start = step, links, start
         self.aloft: dict[int, Leg] = {}
 
 
 class Gathering:
-    """Nodes that have come to a run at this instant; `event` happens at its end."""
+    """Rank classes that have come to a run at this instant; `event` happens at its end."""
 
     __slots__ = ("event", "states", "step")
 
-    def __init__(self, step: RunStep, event: Event) -> None:
+    def __init__(self, step: QueuedRun, event: Event) -> None:
         self.step, self.event = step, event
-        self.states: list[NodeState] = []
+        self.states: list[ClassState] = []
 
 
 class Flights:
@@ -59,19 +62,19 @@ class Flights:
 
     def __init__(self, engine: Engine, templates: Templates, network: str) -> None:
         self._engine, self._templates, self._network = engine, templates, network
-        self._by_node: dict[int, Flight] = {}
+        self._by_class: dict[int, Flight] = {}
         self._by_link: dict[int, Flight] = {}
         self._gatherings: dict[tuple[Crew, int], Gathering] = {}
 
-    def replay(self, state: NodeState, step: RunStep) -> Waits | None:
+    def replay(self, state: ClassState, step: QueuedRun) -> Waits | None:
         """Replay a run as one, unless something foreign is in its way already."""
-        crew = self._templates.crew(state.node, step.run)
-        if len(crew.nodes) > 1:
+        crew = self._templates.crew(state.rank_class, step.run)
+        if len(crew.rank_classes) > 1:
             return self._gather(state, step, crew)
         flight = self._take_off([state], step, crew)
-        return None if flight is None else self._fly(flight, state.node.index)
+        return None if flight is None else self._fly(flight, state.rank_class.index)
 
-    def _gather(self, state: NodeState, step: RunStep, crew: Crew) -> Waits:
+    def _gather(self, state: ClassState, step: QueuedRun, crew: Crew) -> Waits:
         """Wait for the others until the end of this instant, and take off together or not at all."""
         key = crew, step.position
         gathering = self._gatherings.get(key)
@@ -83,22 +86,22 @@ class Flights:
         if flight is None:
             yield from self._engine.step_through(state, step.position, step.run, {})
         else:
-            yield from self._fly(flight, state.node.index)
+            yield from self._fly(flight, state.rank_class.index)
 
     def _decide(self, key: tuple[Crew, int]) -> None:
         """The instant is over: take off if everybody is there."""
         gathering = self._gatherings.pop(key)
         crew, states = key[0], gathering.states
-        complete = len(states) == len(crew.nodes)
+        complete = len(states) == len(crew.rank_classes)
         gathering.event.succeed(self._take_off(states, gathering.step, crew) if complete else None)
 
-    def _take_off(self, states: Sequence[NodeState], step: RunStep, crew: Crew) -> Flight | None:
+    def _take_off(self, states: Sequence[ClassState], step: QueuedRun, crew: Crew) -> Flight | None:
         """Begin a flight if nobody is busy and the links are free."""
         if any(not state.processor.idle or _tailed(state) for state in states):
             return None
-        if self._engine.scene.network.busy(crew.links) or any(link in self._by_link for link in crew.links):
+        if self._engine.context.network.busy(crew.links) or any(link in self._by_link for link in crew.links):
             return None
-        found = [self._templates.find(state.node, step.run) for state in states]
+        found = [self._templates.find(state.rank_class, step.run) for state in states]
         now = self._engine.environment.now
         flight = Flight(step, crew.links, now)
         for state, template in zip(states, found, strict=True):
@@ -106,24 +109,24 @@ class Flights:
                 return None
         for state, template in zip(states, found, strict=True):
             if template is not None:
-                flight.aloft[state.node.index] = Leg(self._engine.environment, state, step, template)
-        self._by_node.update(dict.fromkeys(flight.aloft, flight))
+                flight.aloft[state.rank_class.index] = Leg(self._engine.environment, state, step, template)
+        self._by_class.update(dict.fromkeys(flight.aloft, flight))
         self._by_link.update(dict.fromkeys(crew.links, flight))
         return flight
 
-    def _in_time(self, state: NodeState, step: RunStep, template: Template) -> bool:
+    def _in_time(self, state: ClassState, step: QueuedRun, template: Template) -> bool:
         """Whether the host has launched every op by the time it starts."""
         return not template.late(step.host - self._engine.environment.now, state.script.interval)
 
-    def _fly(self, flight: Flight, node: int) -> Waits:
-        """What a node goes through in a flight: to the end of its leg, or op by op from where that was opened."""
-        leg = flight.aloft[node]
+    def _fly(self, flight: Flight, rank_class: int) -> Waits:
+        """What a rank class goes through in a flight: to the end of its leg, or op by op from where that was opened."""
+        leg = flight.aloft[rank_class]
         yield leg.event
         state, step = leg.state, leg.step
         if leg.resumed is not None:
             yield from self._engine.step_through(state, step.position, step.run, leg.resumed)
             return
-        self._land(flight, [node])
+        self._land(flight, [rank_class])
         end = self._engine.environment.now
         state.recording.compute.append(
             RunRecord(step.position, step.run, flight.start, end, step.host, leg.late, leg.template)
@@ -131,9 +134,9 @@ class Flights:
         for place in step.run.outward:
             state.finish((step.position, place))
 
-    def _land(self, flight: Flight, nodes: Iterable[int]) -> None:
-        for node in nodes:
-            del flight.aloft[node], self._by_node[node]
+    def _land(self, flight: Flight, rank_classes: Iterable[int]) -> None:
+        for rank_class in rank_classes:
+            del flight.aloft[rank_class], self._by_class[rank_class]
         if not flight.aloft:
             for link in flight.links:
                 del self._by_link[link]
@@ -144,10 +147,10 @@ class Flights:
             if link in self._by_link:
                 self._open(self._by_link[link])
 
-    def node(self, index: int) -> None:
-        """A transfer is about to hold a node's SMs: open its flight."""
-        if index in self._by_node:
-            self._open(self._by_node[index])
+    def rank_class(self, index: int) -> None:
+        """A transfer is about to hold a rank class's SMs: open its flight."""
+        if index in self._by_class:
+            self._open(self._by_class[index])
 
     def _open(self, flight: Flight) -> None:
         """Go on op by op: rehearse the run up to now, and take over what was in progress then."""
@@ -155,15 +158,15 @@ class Flights:
         self._land(flight, list(legs))
         elapsed, step = environment.now - flight.start, flight.step
         interval = next(iter(legs.values())).state.script.interval
-        crew = self._templates.crew(next(iter(legs.values())).state.node, step.run)
-        runs = dict.fromkeys(crew.nodes, step.run)
+        crew = self._templates.crew(next(iter(legs.values())).state.rank_class, step.run)
+        runs = dict.fromkeys(crew.rank_classes, step.run)
         rehearsal = rehearse(self._engine.quotient, runs, self._network, step.host - flight.start, interval)
         if elapsed > 0:
             rehearsal.environment.run(until=elapsed)
         calls: dict[Call, Call] = {}
         for state in rehearsal.states:
-            if state.node.index in legs:
-                leg = legs[state.node.index]
+            if state.rank_class.index in legs:
+                leg = legs[state.rank_class.index]
                 leg.resumed = self._resume(flight, leg, state, elapsed, calls)
                 waiting, leg.event.callbacks = leg.event.callbacks, []
                 environment.timeout(0.0).callbacks = waiting
@@ -173,7 +176,7 @@ class Flights:
                 self._engine.rendezvous.resume(mine, exchange, elapsed)
 
     def _resume(
-        self, flight: Flight, leg: Leg, rehearsed: NodeState, elapsed: float, calls: dict[Call, Call]
+        self, flight: Flight, leg: Leg, rehearsed: ClassState, elapsed: float, calls: dict[Call, Call]
     ) -> dict[int, Underway | None]:
         """Take down what a leg has done, and take over its kernels; its calls are noted, to be taken over together."""
         state, position = leg.state, leg.step.position
@@ -193,12 +196,12 @@ class Flights:
             if isinstance(found.work, Progress):
                 underway.work = state.processor.start(found.work.remaining(elapsed))
             elif isinstance(found.work, Call):
-                call = Call(state.node, position, found.ready, found.work.address, underway.start)
+                call = Call(state.rank_class, position, found.ready, found.work.address, underway.start)
                 underway.work = calls[found.work] = call
         return resumed
 
 
-def _tailed(state: NodeState) -> bool:
+def _tailed(state: ClassState) -> bool:
     """Whether something of an earlier run still goes on beside the compute stream."""
     return any(tail.is_alive for tail in state.tails.values())
 

@@ -36,9 +36,14 @@ def actions(result: "Result") -> pd.DataFrame:
 
 def ranks(result: "Result") -> pd.DataFrame:
     """One row per rank class: coordinates, where its time went, memory."""
-    nodes = result.timeline.quotient.nodes
-    places = [result.program.mesh.coordinates(node.rank) for node in nodes]
-    frame = pd.DataFrame({"rank": [node.rank for node in nodes], "ranks_in_class": [node.ranks for node in nodes]})
+    rank_classes = result.timeline.quotient.rank_classes
+    places = [result.program.mesh.coordinates(rank_class.rank) for rank_class in rank_classes]
+    frame = pd.DataFrame(
+        {
+            "rank": [rank_class.rank for rank_class in rank_classes],
+            "ranks_in_class": [rank_class.ranks for rank_class in rank_classes],
+        }
+    )
     for axis in result.program.mesh.axes:
         frame[axis] = [place[axis] for place in places]
     for name, values in per_rank(result.timeline).items():
@@ -49,8 +54,13 @@ def ranks(result: "Result") -> pd.DataFrame:
 
 def memory(result: "Result") -> pd.DataFrame:
     """One row per rank class: bytes in named columns, their sum, and what the accelerator offers."""
-    nodes = result.timeline.quotient.nodes
-    frame = pd.DataFrame({"rank": [node.rank for node in nodes], "ranks_in_class": [node.ranks for node in nodes]})
+    rank_classes = result.timeline.quotient.rank_classes
+    frame = pd.DataFrame(
+        {
+            "rank": [rank_class.rank for rank_class in rank_classes],
+            "ranks_in_class": [rank_class.ranks for rank_class in rank_classes],
+        }
+    )
     rows = pd.DataFrame(list(result.memory)).add_suffix("_bytes").fillna(0.0)
     total, usable = rows.sum(axis=1), list(result.usable_memory)
     return pd.concat([frame, rows], axis=1).assign(total_bytes=total, usable_bytes=usable, fits=total <= usable)

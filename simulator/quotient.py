@@ -1,4 +1,4 @@
-"""What the engine replays: one node per rank class, one communicator and one link per class of those.
+"""What the engine replays: one rank class per rank class, one communicator and one link per class of those.
 
 Without folding every rank, communicator and link is a class of its own, so one engine serves both.
 """
@@ -14,19 +14,19 @@ from simulator.activity import achievable_bandwidth
 from simulator.addresses import RECEIVER, SENDER, Payload, Slot
 from simulator.communicators import Family
 from simulator.folding import Partition
-from simulator.system import Stage, System, system
+from simulator.system import PhaseKey, System, system
 from topologies import Accelerator, Topology
 from workloads.program import Program, Replay
 
 Value = TypeVar("Value")
 Arrival = tuple[int, Slot, int]
-"""Who arrives at a transfer: (node, slot, role)."""
+"""Who arrives at a transfer: (rank class, slot, role)."""
 Loads = Mapping[int, tuple[tuple[float, int], ...]]
 """For each link: (weight, how many transfers of one class cross it with that weight)."""
 
 
 class Part(NamedTuple):
-    """One communicator class behind a slot of a node: its index, the node's role in it, how many there are."""
+    """One communicator class behind a slot of a rank class: its index, the role in it, how many there are."""
 
     communicator: int
     role: int
@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class RankClass:
     """A class of ranks with equal futures, with its smallest rank as representative."""
 
     index: int
@@ -89,7 +89,7 @@ class Quotient:
 
     program: Program
     topology: Topology
-    nodes: tuple[Node, ...]
+    rank_classes: tuple[RankClass, ...]
     communicators: tuple[Communicator, ...]
     capacities: tuple[float, ...]
     partition: Partition
@@ -120,11 +120,11 @@ def quotient(program: Program, topology: Topology, *, fold: bool = True) -> Quot
         for index, number in enumerate(partition.communicator_representatives)
     )
     capacities = tuple(achievable_bandwidth(topology)[partition.link_representatives].tolist())
-    return Quotient(program, topology, _nodes(whole, partition), communicators, capacities, partition)
+    return Quotient(program, topology, _rank_classes(whole, partition), communicators, capacities, partition)
 
 
-def _nodes(whole: System, partition: Partition) -> tuple[Node, ...]:
-    """A node per rank class, with the communicator classes that its representative addresses."""
+def _rank_classes(whole: System, partition: Partition) -> tuple[RankClass, ...]:
+    """A rank class per rank class, with the communicator classes that its representative addresses."""
     representative = np.zeros(whole.topology.size, np.bool_)
     representative[partition.rank_representatives] = True
     rows = np.flatnonzero(representative[whole.members.right])
@@ -139,7 +139,7 @@ def _nodes(whole: System, partition: Partition) -> tuple[Node, ...]:
     sizes = np.bincount(partition.ranks)
     orders = list(whole.program.orders.values())
     return tuple(
-        Node(
+        RankClass(
             index,
             rank,
             int(sizes[index]),
@@ -222,7 +222,7 @@ def _transfer(
     activity = batches.batches[batch]
     stretches = []
     for phase, each in enumerate(activity.phases):
-        found = loads.get(whole.pattern_of[Stage(family, payload, batch, phase)], {})
+        found = loads.get(whole.pattern_of[PhaseKey(family, payload, batch, phase)], {})
         counted = {link: tuple(sorted(weights.items())) for link, weights in found.items()}
         stretches.append(Stretch(float(each.latency[row]), float(each.work[row]), float(each.rate_cap[row]), counted))
     return Transfer(payload, activity.algorithm, tuple(stretches), float(activity.sm_share[row]), activity.priority)

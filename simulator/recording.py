@@ -1,4 +1,4 @@
-"""What a replay takes down, node by node: one record per op, or per run that was replayed as one."""
+"""What a replay takes down, rank class by rank class: one record per op, or per run that was replayed as one."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from simulator.template import Template
 
 
 class OpRecord(NamedTuple):
-    """An op at a position of its node's order: it started, its transfer began, it ended; seconds."""
+    """An op at a position of its rank class's order: it started, its transfer began, it ended; seconds."""
 
     position: int
     ready: ReadyOp
@@ -34,10 +34,10 @@ class RunRecord(NamedTuple):
 
 
 class Recording:
-    """What one node did: in order on its compute stream, on other streams, and messages that held nobody.
+    """What one rank class did: in order on its compute stream, on other streams, and messages that held nobody.
 
     Records of the compute stream follow one another without overlap. A message in `sent` leaves at its start
-    and is delivered at its end, while the node goes on.
+    and is delivered at its end, while the rank class goes on.
     """
 
     def __init__(self) -> None:

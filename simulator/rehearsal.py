@@ -9,7 +9,7 @@ from simulator.accounting import account
 from simulator.addresses import Payload
 from simulator.blocks import ReadyBlock, Run
 from simulator.engine import Engine
-from simulator.quotient import Node, Quotient
+from simulator.quotient import Quotient, RankClass
 from simulator.runs import COMPUTE
 from simulator.script import Script
 from simulator.template import Template
@@ -18,30 +18,30 @@ from simulator.template import Template
 def rehearse(
     quotient: Quotient, runs: Mapping[int, Run], network: str, lead: float = 0.0, interval: float = 0.0
 ) -> Engine:
-    """A started engine that replays only these runs, one per node, all from 0 on.
+    """A started engine that replays only these runs, one per rank class, all from 0 on.
 
     `lead` is when the host launches their first op, `interval` the time between its launches.
     """
     scripts = []
     for index, run in runs.items():
         start = lead - interval * run.ops[0].place
-        scripts.append(Script.of(quotient.nodes[index], [_alone(run)], interval, start=start))
+        scripts.append(Script.of(quotient.rank_classes[index], [_alone(run)], interval, start=start))
     engine = Engine(quotient, scripts, network)
     for state in engine.states:
-        run = runs[state.node.index]
+        run = runs[state.rank_class.index]
         inside = {ready.place for ready in run.ops}
         state.done.update((0, place) for ready in run.ops for place in ready.waits if place not in inside)
     engine.start()
     return engine
 
 
-def template(engine: Engine, node: Node, run: Run) -> Template | None:
-    """The template of a node's run, from a rehearsal that is over.
+def template(engine: Engine, rank_class: RankClass, run: Run) -> Template | None:
+    """The template of a rank class's run, from a rehearsal that is over.
 
     None if the run did not end, if something in it goes on when the compute stream has gone on, or if
     something outside could go on before the run's end.
     """
-    state = next(state for state in engine.states if state.node is node)
+    state = next(state for state in engine.states if state.rank_class is rank_class)
     records = {record.ready.place: record for record in state.recording.ops}
     if len(records) < len(run.ops):
         return None
@@ -63,10 +63,10 @@ def template(engine: Engine, node: Node, run: Run) -> Template | None:
     )
 
 
-def calls(node: Node, run: Run) -> Iterator[tuple[Payload, int]]:
+def calls(rank_class: RankClass, run: Run) -> Iterator[tuple[Payload, int]]:
     """What a run moves, and the communicator classes on which it does."""
     for address in dict.fromkeys(ready.address for ready in run.ops if ready.address is not None):
-        for part in node.parts.get(address.slot, ()):
+        for part in rank_class.parts.get(address.slot, ()):
             yield address.payload, part.communicator
 
 

@@ -7,11 +7,11 @@ from simpy.events import Event
 
 from simulator.addresses import SENDER, Address, Payload, Slot
 from simulator.blocks import ReadyOp
+from simulator.context import ReplayContext
 from simulator.network import Flow
-from simulator.quotient import Arrival, Communicator, Node, Transfer
+from simulator.quotient import Arrival, Communicator, RankClass, Transfer
 from simulator.recording import OpRecord
 from simulator.runs import COMPUTE
-from simulator.scene import Scene
 
 RELEASING = ("latency", "recv_block")
 """Modes of messages that let the sender go on at once."""
@@ -21,24 +21,41 @@ class MismatchError(ValueError):
     """Members of a communicator call it differently: the k-th calls of all must agree in kind and bytes."""
 
 
-def mismatch(node: Node, ready: ReadyOp, mine: Payload, theirs: Payload, number: int) -> MismatchError:
-    """The error of a node whose k-th call differs from that of another member."""
+def mismatch(rank_class: RankClass, ready: ReadyOp, mine: Payload, theirs: Payload, number: int) -> MismatchError:
+    """The error of a rank class whose k-th call differs from that of another member."""
     return MismatchError(
-        f"rank {node.rank} calls {ready.op.name} with {mine.kind} of {mine.bytes:g} bytes as call {number} on its "
-        f"communicator, where others call {theirs.kind} of {theirs.bytes:g} bytes; the k-th calls of all must agree"
+        f"rank {rank_class.rank} calls {ready.op.name} with {mine.kind} of {mine.bytes:g} bytes as call {number} on "
+        f"its communicator, where others call {theirs.kind} of {theirs.bytes:g} bytes; the k-th calls of all must agree"
     )
 
 
 class Call:
-    """One communication op of one node under way; `event` happens when nothing holds the node any more.
+    """One communication op of one rank class under way; `event` happens when nothing holds the rank class any more.
 
     `began` is when the first of its transfers began.
     """
 
-    __slots__ = ("address", "began", "event", "message", "node", "pending", "position", "ready", "start", "undelivered")
+    __slots__ = (
+        "address",
+        "began",
+        "event",
+        "message",
+        "pending",
+        "position",
+        "rank_class",
+        "ready",
+        "start",
+        "undelivered",
+    )
 
-    def __init__(self, node: Node, position: int, ready: ReadyOp, address: Address, start: float) -> None:
-        self.node, self.position, self.ready, self.address, self.start = node, position, ready, address, start
+    def __init__(self, rank_class: RankClass, position: int, ready: ReadyOp, address: Address, start: float) -> None:
+        self.rank_class, self.position, self.ready, self.address, self.start = (
+            rank_class,
+            position,
+            ready,
+            address,
+            start,
+        )
         self.pending = self.undelivered = 0
         self.began, self.message = inf, -1
         self.event: Event | None = None
@@ -81,8 +98,8 @@ class Exchange:
 class Rendezvous:
     """All exchanges of a replay, by communicator class and number of the call."""
 
-    def __init__(self, scene: Scene, communicators: Sequence[Communicator]) -> None:
-        self._scene, self._communicators = scene, communicators
+    def __init__(self, context: ReplayContext, communicators: Sequence[Communicator]) -> None:
+        self._context, self._communicators = context, communicators
         self._exchanges: dict[tuple[int, int], Exchange] = {}
         self._calls: dict[tuple[int, Slot], int] = {}
 
@@ -92,14 +109,14 @@ class Rendezvous:
         return list(self._exchanges.values())
 
     def arrive(self, call: Call) -> None:
-        """A node reaches an op; it may go on when nothing is pending, which is the call's event if it has to wait."""
+        """A rank class reaches an op; if something is pending then, it waits for the call's event."""
         exchanges = self._enter(call)
         if not exchanges:
             self._record(call)
         for exchange in exchanges:
             mode = exchange.transfer.payload.kind
             if exchange.began is None and self._complete(exchange, mode):
-                self._begin(exchange, self._scene.environment.now)
+                self._begin(exchange, self._context.environment.now)
                 self._next_stretch(exchange)
             if mode in RELEASING:
                 self._release(exchange, SENDER)
@@ -115,7 +132,7 @@ class Rendezvous:
         if found.began is None:
             return
         exchange = entered[0]
-        self._begin(exchange, min(self._scene.environment.now - now + found.began, self._scene.environment.now))
+        self._begin(exchange, min(self._context.environment.now - now + found.began, self._context.environment.now))
         exchange.stretch = found.stretch
         if found.flow is not None:
             self._flow(exchange, found.flow.progress.remaining(now))
@@ -129,17 +146,17 @@ class Rendezvous:
 
     def _wait(self, call: Call) -> None:
         if call.pending:
-            call.event = Event(self._scene.environment)
+            call.event = Event(self._context.environment)
 
     def _enter(self, call: Call) -> list[Exchange]:
         """Register the call at every exchange behind its slot, holding SMs from now on."""
-        node, slot = call.node, call.address.slot
-        number = self._calls.get((node.index, slot), 0)
-        self._calls[node.index, slot] = number + 1
+        rank_class, slot = call.rank_class, call.address.slot
+        number = self._calls.get((rank_class.index, slot), 0)
+        self._calls[rank_class.index, slot] = number + 1
         exchanges = []
-        for part in node.parts.get(slot, ()):
+        for part in rank_class.parts.get(slot, ()):
             exchange = self._exchange((part.communicator, number), call)
-            exchange.arrived.add((node.index, slot, part.role))
+            exchange.arrived.add((rank_class.index, slot, part.role))
             exchange.waiting.append((call, part.role, part.multiplicity))
             if part.role == SENDER:
                 exchange.sent.append(call)
@@ -148,7 +165,7 @@ class Rendezvous:
             call.message = exchange.message
             if exchange.began is not None:
                 call.began = min(call.began, exchange.began)
-            self._hold(node.index, exchange.transfer.sm_share, part.multiplicity)
+            self._hold(rank_class.index, exchange.transfer.sm_share, part.multiplicity)
             exchanges.append(exchange)
         return exchanges
 
@@ -157,10 +174,10 @@ class Rendezvous:
         exchange = self._exchanges.get(key)
         if exchange is None:
             communicator = self._communicators[key[0]]
-            exchange = Exchange(key, communicator, communicator.transfers[payload], next(self._scene.numbers))
+            exchange = Exchange(key, communicator, communicator.transfers[payload], next(self._context.numbers))
             self._exchanges[key] = exchange
         elif exchange.transfer.payload != payload:
-            raise mismatch(call.node, call.ready, payload, exchange.transfer.payload, key[1])
+            raise mismatch(call.rank_class, call.ready, payload, exchange.transfer.payload, key[1])
         return exchange
 
     def _complete(self, exchange: Exchange, mode: str) -> bool:
@@ -170,11 +187,11 @@ class Rendezvous:
             return communicator.sends and exchange.arrived >= communicator.senders
         return communicator.sends and communicator.takes and exchange.arrived >= communicator.members
 
-    def _hold(self, node: int, share: float, multiplicity: int) -> None:
+    def _hold(self, rank_class: int, share: float, multiplicity: int) -> None:
         if share:
-            if self._scene.holding is not None and multiplicity > 0:
-                self._scene.holding(node)
-            processor = self._scene.processors[node]
+            if self._context.holding is not None and multiplicity > 0:
+                self._context.holding(rank_class)
+            processor = self._context.processors[rank_class]
             processor.hold(processor.sms(share) * multiplicity)
 
     def _next_stretch(self, exchange: Exchange) -> None:
@@ -186,8 +203,8 @@ class Rendezvous:
     def _after_latency(self, exchange: Exchange, latency: float) -> None:
         stretch = exchange.transfer.stretches[exchange.stretch]
         if latency > 0:
-            exchange.flows_at = self._scene.environment.now + latency
-            self._scene.environment.timeout(latency).callbacks.append(lambda _: self._flow(exchange, stretch.work))
+            exchange.flows_at = self._context.environment.now + latency
+            self._context.environment.timeout(latency).callbacks.append(lambda _: self._flow(exchange, stretch.work))
         else:
             self._flow(exchange, stretch.work)
 
@@ -196,7 +213,7 @@ class Rendezvous:
         if not stretch.work:
             self._arrived(exchange)
             return
-        exchange.flow = self._scene.network.start(
+        exchange.flow = self._context.network.start(
             stretch, exchange.transfer.priority, left, lambda: self._arrived(exchange)
         )
 
@@ -221,7 +238,7 @@ class Rendezvous:
             if role is not None and mine != role:
                 kept.append(entry)
                 continue
-            self._hold(call.node.index, exchange.transfer.sm_share, -multiplicity)
+            self._hold(call.rank_class.index, exchange.transfer.sm_share, -multiplicity)
             call.pending -= 1
             if not call.pending:
                 self._let_go(call)
@@ -236,8 +253,10 @@ class Rendezvous:
             call.event.succeed()
 
     def _record(self, call: Call) -> None:
-        record = OpRecord(call.position, call.ready, call.start, call.began, self._scene.environment.now, call.message)
-        recording = self._scene.recordings[call.node.index]
+        record = OpRecord(
+            call.position, call.ready, call.start, call.began, self._context.environment.now, call.message
+        )
+        recording = self._context.recordings[call.rank_class.index]
         if call.address.slot.role == "send" and call.address.payload.kind in RELEASING:
             recording.sent.append(record)
         elif call.ready.op.stream == COMPUTE:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from simulator import deadlock
 from simulator.actions import Actions
-from simulator.blocks import Workshop
+from simulator.blocks import BlockCompiler
 from simulator.compute import ComputeModel
 from simulator.constants import kernels
 from simulator.engine import NETWORKS, Engine
 from simulator.flights import Flights
+from simulator.mailbox import channels
 from simulator.network import SharedNetwork
-from simulator.post import channels
 from simulator.quotient import Quotient
 from simulator.recording import Recording
 from simulator.script import Script
@@ -24,7 +24,7 @@ DETAILS = ("ops", "actions")
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class ReplayOptions:
     """How to replay.
 
     `detail="ops"` replays every op; runs of ops that nothing foreign meets take one event unless `shortcuts`
@@ -42,18 +42,18 @@ class Manner:
                 raise ValueError(unknown(what, name, known))
 
 
-def replay(whole: Quotient, scripts: Sequence[Script], manner: Manner) -> list[Recording]:
-    """Replay all nodes to the end and return what each did; a deadlock raises."""
-    engine = Engine(whole, scripts, manner.network, ahead=manner.shortcuts)
-    templates = whole.once(f"templates.{manner.network}", lambda: Templates(whole, manner.network))
-    if manner.detail == "actions":
+def replay(whole: Quotient, scripts: Sequence[Script], options: ReplayOptions) -> list[Recording]:
+    """Replay all rank classes to the end and return what each did; a deadlock raises."""
+    engine = Engine(whole, scripts, options.network, ahead=options.shortcuts)
+    templates = whole.once(f"templates.{options.network}", lambda: Templates(whole, options.network))
+    if options.detail == "actions":
         engine.shortcuts = Actions(engine, templates)
-    elif manner.shortcuts:
-        flights = Flights(engine, templates, manner.network)
+    elif options.shortcuts:
+        flights = Flights(engine, templates, options.network)
         engine.shortcuts = flights
-        engine.scene.holding = flights.node
-        if isinstance(engine.scene.network, SharedNetwork):
-            engine.scene.network.entering = flights.links
+        engine.context.holding = flights.rank_class
+        if isinstance(engine.context.network, SharedNetwork):
+            engine.context.network.entering = flights.links
     engine.start()
     with _no_collection():
         engine.environment.run()
@@ -74,12 +74,12 @@ def _no_collection() -> Iterator[None]:
 
 
 def scripts(whole: Quotient, compute: ComputeModel, *, launch: bool = True) -> list[Script]:
-    """What every node of a quotient replays."""
+    """What every rank class of a quotient replays."""
     program = whole.program
-    workshop = Workshop(program, compute)
+    compiler = BlockCompiler(program, compute)
     written = []
-    for node in whole.nodes:
-        blocks = [workshop.ready(program.blocks[each.block], node.accelerator) for each in node.order]
-        interval = kernels(node.accelerator.name).launch_interval if launch else 0.0
-        written.append(Script.of(node, blocks, interval, channels=channels(whole)))
+    for rank_class in whole.rank_classes:
+        blocks = [compiler.ready(program.blocks[each.block], rank_class.accelerator) for each in rank_class.order]
+        interval = kernels(rank_class.accelerator.name).launch_interval if launch else 0.0
+        written.append(Script.of(rank_class, blocks, interval, channels=channels(whole)))
     return written

@@ -79,7 +79,7 @@ class Result:
     @cached_property
     def mean_seconds(self) -> Mapping[str, float]:
         """Seconds by what they went into, means over all ranks; they add up to the step time."""
-        ranks = [node.ranks for node in self.timeline.quotient.nodes]
+        ranks = [rank_class.ranks for rank_class in self.timeline.quotient.rank_classes]
         return {
             name: sum(value * count for value, count in zip(values, ranks, strict=True)) / sum(ranks)
             for name, values in per_rank(self.timeline).items()
@@ -115,8 +115,8 @@ class Result:
     def memory(self) -> tuple[Mapping[str, float], ...]:
         """Bytes in named rows, for the representative of each rank class."""
         program, rows = self.program, []
-        for node in self.timeline.quotient.nodes:
-            place = program.mesh.coordinates(node.rank)
+        for rank_class in self.timeline.quotient.rank_classes:
+            place = program.mesh.coordinates(rank_class.rank)
             rows.append(program.memory.get(tuple(place.get(axis, 0) for axis in program.varies), {}))
         return tuple(rows)
 
@@ -133,17 +133,20 @@ class Result:
     @property
     def usable_memory(self) -> tuple[float, ...]:
         """Bytes that software can use on the representative of each rank class."""
-        return tuple(node.accelerator.usable_memory_bytes for node in self.timeline.quotient.nodes)
+        return tuple(rank_class.accelerator.usable_memory_bytes for rank_class in self.timeline.quotient.rank_classes)
 
     @property
     def rank_classes(self) -> int:
         """Classes of ranks with equal timelines, each simulated once."""
-        return len(self.timeline.quotient.nodes)
+        return len(self.timeline.quotient.rank_classes)
 
     @property
     def coordinates(self) -> Mapping[int, Mapping[str, int]]:
         """Mesh coordinates of the representative of each rank class."""
-        return {node.rank: self.program.mesh.coordinates(node.rank) for node in self.timeline.quotient.nodes}
+        return {
+            rank_class.rank: self.program.mesh.coordinates(rank_class.rank)
+            for rank_class in self.timeline.quotient.rank_classes
+        }
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import topologies
 from simulator.addresses import MODES
 from simulator.compute import FlopsAreSeconds
-from simulator.replay import Manner
+from simulator.replay import ReplayOptions
 from simulator.result import Result
 from simulator.simulation import run
 from topologies.plugins import unknown
@@ -89,7 +89,7 @@ def replay_schedule(
     times = {"F": forward, "B": backward, "I": backward_input, "W": backward_weight}
     step = TimedSchedule(schedule, times, tuple(stage_factors or ()), mode)
     wires = topologies.build("flat", ranks=schedule.ranks, bandwidth=float("inf"), latency=hop / 2, accelerator="ideal")
-    timeline, timings = run(step, wires, FLOPS_ARE_SECONDS, Manner(), fold=False)
+    timeline, timings = run(step, wires, FLOPS_ARE_SECONDS, ReplayOptions(), fold=False)
     return ScheduleResult(step, timeline, "ops", timings)
 
 

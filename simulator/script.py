@@ -1,4 +1,4 @@
-"""What a node replays: ready blocks in order, with the names between them resolved."""
+"""What a rank class replays: ready blocks in order, with the names between them resolved."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,32 +8,32 @@ from typing import NamedTuple, Self
 
 from simulator.addresses import Slot
 from simulator.blocks import ReadyBlock, ReadyOp, Run
-from simulator.quotient import Node
+from simulator.quotient import RankClass
 from simulator.runs import COMPUTE
 
 Place = tuple[int, int]
-"""An op instance of a node: (position in its order, place in the block)."""
-Letterhead = tuple[int, int]
+"""An op instance of a rank class: (position in its order, place in the block)."""
+MessageKey = tuple[int, int]
 """A message: (class of channels, number of the call)."""
 Channels = Mapping[tuple[int, Slot], int]
-"""Which messages go by post: for (node, slot) the class of channels."""
+"""Which messages go by mailbox: for (rank class, slot) the class of channels."""
 
 
-class OpStep(NamedTuple):
+class QueuedOp(NamedTuple):
     """An op in a stream's queue, which the host launches at `host`.
 
-    `letter` is there if it is a message that goes by post: its class of channels, and the number of the call.
+    `message` is there if it is a message that goes by mailbox: its class of channels, and the number of the call.
     `free` says that it waits for nothing on other streams, and nothing there waits for it.
     """
 
     position: int
     ready: ReadyOp
     host: float
-    letter: Letterhead | None
+    message: MessageKey | None
     free: bool
 
 
-class RunStep(NamedTuple):
+class QueuedRun(NamedTuple):
     """A run in the compute stream's queue, whose first op the host launches at `host`.
 
     `free` says that it waits for nothing but the compute stream, which has come to it.
@@ -45,43 +45,43 @@ class RunStep(NamedTuple):
     free: bool
 
 
-Step = OpStep | RunStep
+Queued = QueuedOp | QueuedRun
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Script:
-    """A node's blocks in order.
+    """A rank class's blocks in order.
 
     `imports` resolves, for ops that name ops of earlier blocks, the latest of that name before them. The
     host launches the first op of a block at `launched` seconds, and one op every `interval`. `queues` holds
     what each stream goes through, the compute stream first.
     """
 
-    node: Node
+    rank_class: RankClass
     blocks: Sequence[ReadyBlock]
     imports: Mapping[Place, list[Place]]
     launched: Sequence[float]
     interval: float
-    queues: Mapping[str, Sequence[Step]]
+    queues: Mapping[str, Sequence[Queued]]
 
     @classmethod
     def of(
         cls,
-        node: Node,
+        rank_class: RankClass,
         blocks: Sequence[ReadyBlock],
         interval: float,
         *,
         start: float = 0.0,
         channels: Channels = MappingProxyType({}),
     ) -> Self:
-        """The script of a node whose first op is launched at `start`; an unknown name is an error."""
+        """The script of a rank class whose first op is launched at `start`; an unknown name is an error."""
         launched, count = [], 0
         for block in blocks:
             launched.append(start + count * interval)
             count += len(block.ops)
-        letters = {slot: channel for (index, slot), channel in channels.items() if index == node.index}
-        queues = _queues(blocks, launched, interval, letters)
-        return cls(node, blocks, _resolve(blocks), launched, interval, queues)
+        messages = {slot: channel for (index, slot), channel in channels.items() if index == rank_class.index}
+        queues = _queues(blocks, launched, interval, messages)
+        return cls(rank_class, blocks, _resolve(blocks), launched, interval, queues)
 
     def host(self, position: int, place: int) -> float:
         """When the host launches an op, going through the program in order, one launch an interval.
@@ -110,10 +110,10 @@ def _resolve(blocks: Sequence[ReadyBlock]) -> dict[Place, list[Place]]:
 
 
 def _queues(
-    blocks: Sequence[ReadyBlock], launched: Sequence[float], interval: float, letters: Mapping[Slot, int]
-) -> dict[str, list[Step]]:
+    blocks: Sequence[ReadyBlock], launched: Sequence[float], interval: float, messages: Mapping[Slot, int]
+) -> dict[str, list[Queued]]:
     """Every stream's items in order, with what does not depend on the replay."""
-    queues: dict[str, list[Step]] = {COMPUTE: []}
+    queues: dict[str, list[Queued]] = {COMPUTE: []}
     calls: Counter[Slot] = Counter()
     for position, block in enumerate(blocks):
         for stream, items in block.queues.items():
@@ -123,12 +123,12 @@ def _queues(
                 host = launched[position] + first.place * interval
                 waits = bool(first.waits or first.imports)
                 if isinstance(item, Run):
-                    queue.append(RunStep(position, item, host, first.op.stream != COMPUTE or not waits))
+                    queue.append(QueuedRun(position, item, host, first.op.stream != COMPUTE or not waits))
                     continue
-                letter = None
-                if item.address and item.address.slot in letters:
+                message = None
+                if item.address and item.address.slot in messages:
                     slot = item.address.slot
-                    letter = letters[slot], calls[slot]
+                    message = messages[slot], calls[slot]
                     calls[slot] += 1
-                queue.append(OpStep(position, item, host, letter, not (waits or item.awaited)))
+                queue.append(QueuedOp(position, item, host, message, not (waits or item.awaited)))
     return queues

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from simulator.compute import ComputeModel, Roofline
 from simulator.quotient import Quotient, quotient
-from simulator.replay import Manner, replay, scripts
+from simulator.replay import ReplayOptions, replay, scripts
 from simulator.result import Result
 from simulator.script import Script
 from simulator.timeline import Timeline
@@ -45,12 +45,12 @@ def simulate(
     >>> result.rank_classes, 0 < result.mfu <= 1
     (1, True)
     """
-    timeline, timings = run(step, topology, ROOFLINE, Manner(detail, shortcuts, network), fold=fold)
+    timeline, timings = run(step, topology, ROOFLINE, ReplayOptions(detail, shortcuts, network), fold=fold)
     return Result(step, timeline, detail, timings)
 
 
 def run(
-    step: Programmed, topology: Topology, compute: ComputeModel, manner: Manner, *, fold: bool
+    step: Programmed, topology: Topology, compute: ComputeModel, options: ReplayOptions, *, fold: bool
 ) -> tuple[Timeline, dict[str, float]]:
     """Lower, fold and replay; the timeline, and the seconds that each of these took."""
     start = perf_counter()
@@ -58,7 +58,7 @@ def run(
     programmed = perf_counter()
     whole, written = _prepared(program, topology, compute, fold=fold)
     folded = perf_counter()
-    recordings = replay(whole, written, manner)
+    recordings = replay(whole, written, options)
     timings = {"program": programmed - start, "fold": folded - programmed, "replay": perf_counter() - folded}
     return Timeline(whole, tuple(written), tuple(recordings)), timings
 

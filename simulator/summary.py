@@ -46,12 +46,12 @@ def verdict(result: "Result") -> str:
     needs = [sum(rows.values()) for rows in result.memory]
     over = [need - usable for need, usable in zip(needs, result.usable_memory, strict=True)]
     worst = over.index(max(over))
-    node, rows = result.timeline.quotient.nodes[worst], result.memory[worst]
-    budget = f"{needs[worst] / GIGA:.1f} GB of {result.usable_memory[worst] / GIGA:.1f} GB on rank {node.rank}"
+    rank_class, rows = result.timeline.quotient.rank_classes[worst], result.memory[worst]
+    budget = f"{needs[worst] / GIGA:.1f} GB of {result.usable_memory[worst] / GIGA:.1f} GB on rank {rank_class.rank}"
     if over[worst] <= 0:
         return f"{budget}: fits"
     row, size = max(rows.items(), key=lambda item: item[1])
-    place = result.program.mesh.coordinates(node.rank)
+    place = result.program.mesh.coordinates(rank_class.rank)
     freed = result.program.savings.get(tuple(place.get(axis, 0) for axis in result.program.varies), 0.0)
     advice = f"; recompute=full would free {freed / GIGA:.1f} GB" if freed > 0 else ""
     return f"{budget}: does not fit; the largest row is {row}, {size / GIGA:.1f} GB{advice}"

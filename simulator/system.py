@@ -14,7 +14,7 @@ from topologies import Topology
 from workloads.program import Program
 
 
-class Stage(NamedTuple):
+class PhaseKey(NamedTuple):
     """Names one phase of one payload's activity in one family: where its crossings are found."""
 
     family: int
@@ -28,7 +28,7 @@ class System:
     """A program on a topology. Communicator c of family f is node `first[f] + c`.
 
     `members` joins communicators to ranks, with an index into `names` (slot, role) as code. `crossings` joins
-    communicators to links; row i belongs to `pattern[i]`, with `weight[i]`. Stages whose crossings are equal share
+    communicators to links; row i belongs to `pattern[i]`, with `weight[i]`. Phases whose crossings are equal share
     a pattern, `pattern_of[stage]`.
     """
 
@@ -42,7 +42,7 @@ class System:
     crossings: Edges
     pattern: Ints
     weight: Floats
-    pattern_of: Mapping[Stage, int]
+    pattern_of: Mapping[PhaseKey, int]
 
     @property
     def count(self) -> int:
@@ -109,14 +109,16 @@ def _members(family: Family, first: int, names: dict[tuple[Slot, int], int]) -> 
         yield communicator + first, ranks, np.full(len(ranks), name)
 
 
-def _stages(families: tuple[Family, ...], first: tuple[int, ...]) -> Iterator[tuple[Stage, tuple[Ints, Ints, Floats]]]:
+def _stages(
+    families: tuple[Family, ...], first: tuple[int, ...]
+) -> Iterator[tuple[PhaseKey, tuple[Ints, Ints, Floats]]]:
     """Every phase of every activity with its rows (communicator, link, weight)."""
     for index, family in enumerate(families):
         for payload, batches in family.activities.items():
             for number, activity in enumerate(batches.batches):
                 communicator = first[index] + np.flatnonzero(batches.batch == number)
                 for phase, rows in enumerate(_phases(activity)):
-                    yield Stage(index, payload, number, phase), (communicator[rows[0]], rows[1], rows[2])
+                    yield PhaseKey(index, payload, number, phase), (communicator[rows[0]], rows[1], rows[2])
 
 
 def _phases(activity: Activity) -> Iterator[tuple[Ints, Ints, Floats]]:
@@ -128,11 +130,11 @@ class _Crossings:
     """Collects rows (communicator, link, weight), once for all stages of a family that have the same."""
 
     def __init__(self) -> None:
-        self.pattern_of: dict[Stage, int] = {}
+        self.pattern_of: dict[PhaseKey, int] = {}
         self._rows: list[tuple[Ints, Ints, Floats]] = []
         self._patterns: dict[tuple[int, int], list[int]] = {}
 
-    def add(self, stage: Stage, communicator: Ints, link: Ints, weight: Floats) -> None:
+    def add(self, stage: PhaseKey, communicator: Ints, link: Ints, weight: Floats) -> None:
         known = self._patterns.setdefault((stage.family, len(link)), [])
         rows = (communicator, link, weight)
         same = [pattern for pattern in known if all(map(np.array_equal, self._rows[pattern], rows))]

@@ -1,4 +1,4 @@
-"""What all ranks did when: records of every node, expanded to columns on demand."""
+"""What all ranks did when: records of every rank class, expanded to columns on demand."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ Columns = dict[str, "np.ndarray[Any, Any] | list[Any]"]
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """The recordings of a quotient's nodes, in the order of its nodes."""
+    """The recordings of a quotient's rank classes, in the order of its rank classes."""
 
     quotient: Quotient
     scripts: tuple[Script, ...]
@@ -30,7 +30,7 @@ class Timeline:
 
     @cached_property
     def accounts(self) -> list[Account]:
-        """Where each node's time went."""
+        """Where each rank class's time went."""
         return [account(script, recording) for script, recording in zip(self.scripts, self.recordings, strict=True)]
 
     @cached_property
@@ -40,13 +40,13 @@ class Timeline:
 
     @property
     def phase(self) -> tuple[float, float]:
-        """The pipeline phase: from the first F to the end of the last B or W, over all nodes."""
+        """The pipeline phase: from the first F to the end of the last B or W, over all rank classes."""
         begins = min(account.begins for account in self.accounts)
         return min(begins, self.end), max(account.ends for account in self.accounts)
 
     @property
     def ops_replayed(self) -> int:
-        """Op instances of all nodes."""
+        """Op instances of all rank classes."""
         return sum(len(block.ops) for script in self.scripts for block in script.blocks)
 
     @cached_property
@@ -68,7 +68,7 @@ class Timeline:
         return carried
 
     def spans(self) -> Columns:
-        """One row per op of each node: see `Result.to_frame`."""
+        """One row per op of each rank class: see `Result.to_frame`."""
         columns: dict[str, list[Any]] = {}
         for script, recording in zip(self.scripts, self.recordings, strict=True):
             for part in self._spans(script, recording):
@@ -77,19 +77,19 @@ class Timeline:
         return {name: np.concatenate(values) for name, values in columns.items()}
 
     def actions(self) -> Columns:
-        """One row per action of each node, from its first kernel to the end of its last; other kernels one by one."""
+        """One row per action of each rank class, from its first kernel to its last; other kernels one by one."""
         rows: list[tuple[int, int, int, str, int, float, float]] = []
         for script, recording in zip(self.scripts, self.recordings, strict=True):
-            node = script.node
+            rank_class = script.rank_class
             for position, start, end in _merged(script, recording):
-                block, microbatch = node.order[position]
-                rows.append((node.rank, node.ranks, block.stage, block.kind, microbatch, start, end))
+                block, microbatch = rank_class.order[position]
+                rows.append((rank_class.rank, rank_class.ranks, block.stage, block.kind, microbatch, start, end))
         names = ("rank", "ranks_in_class", "stage", "action", "microbatch", "start_seconds", "end_seconds")
         columns = zip(*rows, strict=True) if rows else [()] * len(names)
         return dict(zip(names, map(list, columns), strict=True))
 
     def _spans(self, script: Script, recording: Recording) -> Iterator[Columns]:
-        """Columns of a node, its single ops first, then its runs."""
+        """Columns of a rank class, its single ops first, then its runs."""
         ops = list(recording.ops)
         if ops:
             times = [np.array(each) for each in zip(*((op.start, op.began, op.end) for op in ops), strict=True)]
@@ -106,11 +106,11 @@ class Timeline:
     def _rows(
         self, script: Script, positions: list[int], facts: "_Facts", times: list[Floats], message: list[int]
     ) -> Columns:
-        node = script.node
-        places = [node.order[position] for position in positions]
+        rank_class = script.rank_class
+        places = [rank_class.order[position] for position in positions]
         return {
-            "rank": np.full(len(positions), node.rank),
-            "ranks_in_class": np.full(len(positions), node.ranks),
+            "rank": np.full(len(positions), rank_class.rank),
+            "ranks_in_class": np.full(len(positions), rank_class.ranks),
             **facts.columns,
             "stage": np.array([place.block.stage for place in places]),
             "action": np.array([place.block.kind for place in places], object),
@@ -123,12 +123,12 @@ class Timeline:
 
 
 def _merged(script: Script, recording: Recording) -> list[tuple[int, float, float]]:
-    """(position, start, end) of a node's kernels in order, those of one action in one piece."""
+    """(position, start, end) of a rank class's kernels in order, those of one action in one piece."""
     merged: list[tuple[int, float, float]] = []
     for record in recording.compute:
         if isinstance(record, RunRecord) or record.ready.address is None:
             start = record.start
-            action = script.node.order[record.position].block.kind in ACTIONS
+            action = script.rank_class.order[record.position].block.kind in ACTIONS
             if action and merged and merged[-1][0] == record.position:
                 start = merged.pop()[1]
             merged.append((record.position, start, record.end))
@@ -164,7 +164,7 @@ def _fact(ready: ReadyOp, quotient: Quotient, script: Script) -> tuple[str, str,
     algorithm, size = "", 0.0
     if ready.address is not None:
         size = ready.address.payload.bytes
-        for part in script.node.parts.get(ready.address.slot, ()):
+        for part in script.rank_class.parts.get(ready.address.slot, ()):
             algorithm = quotient.communicators[part.communicator].transfers[ready.address.payload].algorithm
     return op.stream, op.name, work, kind_of(op), axis_of(op), algorithm, size
 
@@ -175,7 +175,7 @@ def kind_of(op: Op) -> str:
 
 
 def per_rank(timeline: Timeline) -> Mapping[str, list[float]]:
-    """Seconds of each node by what they went into, one entry per node."""
+    """Seconds of each rank class by what they went into, one entry per rank class."""
     begins, ends = timeline.phase
     axes = sorted({axis for account in timeline.accounts for axis in account.exposed})
     split = [account.split(begins, ends, timeline.end) for account in timeline.accounts]

@@ -14,7 +14,7 @@ from simulator.compute import ComputeModel, Roofline
 from simulator.deadlock import DeadlockError
 from simulator.quotient import Quotient, quotient
 from simulator.recording import Recording, RunRecord
-from simulator.replay import Manner, replay, scripts
+from simulator.replay import ReplayOptions, replay, scripts
 from simulator.script import Script
 from simulator.timeline import shifted
 from topologies import Topology
@@ -36,11 +36,11 @@ class Played:
 
     def spans(self, rank: int) -> Spans:
         """Start, transfer start and end of every op of a rank, by (position, place in the block)."""
-        node = int(self.quotient.partition.ranks[rank])
+        rank_class = int(self.quotient.partition.ranks[rank])
         spans: Spans = {}
-        for record in self.recordings[node].records:
+        for record in self.recordings[rank_class].records:
             if isinstance(record, RunRecord):
-                times = zip(*(each.tolist() for each in shifted(record, self.scripts[node])), strict=True)
+                times = zip(*(each.tolist() for each in shifted(record, self.scripts[rank_class])), strict=True)
                 places = [(record.position, ready.place) for ready in record.run.ops]
                 spans.update(zip(places, times, strict=True))
             else:
@@ -56,10 +56,11 @@ class Played:
         """Bytes that every link of the topology carried."""
         carried = np.zeros(len(self.quotient.capacities))
         for number, communicator in enumerate(self.quotient.communicators):
-            node, slot, role = min(communicator.senders or communicator.members, key=repr)
-            calls = Counter(ready.address.payload for ready in self._calls(node) if ready.address.slot == slot)
+            rank_class, slot, role = min(communicator.senders or communicator.members, key=repr)
+            calls = Counter(ready.address.payload for ready in self._calls(rank_class) if ready.address.slot == slot)
             assert any(
-                part.communicator == number and part.role == role for part in self.quotient.nodes[node].parts[slot]
+                part.communicator == number and part.role == role
+                for part in self.quotient.rank_classes[rank_class].parts[slot]
             )
             for payload, count in calls.items():
                 for stretch in communicator.transfers[payload].stretches:
@@ -67,8 +68,8 @@ class Played:
                         carried[link] += count * stretch.work * sum(weight * times for weight, times in weights)
         return carried[self.quotient.partition.links]
 
-    def _calls(self, node: int) -> list[ReadyOp]:
-        blocks, places = self.scripts[node].blocks, self.spans(self.quotient.nodes[node].rank)
+    def _calls(self, rank_class: int) -> list[ReadyOp]:
+        blocks, places = self.scripts[rank_class].blocks, self.spans(self.quotient.rank_classes[rank_class].rank)
         ops = (blocks[position].ops[place] for position, place in places)
         return [ready for ready in ops if ready.address is not None]
 
@@ -80,12 +81,12 @@ def play(
     fold: bool = True,
     compute: ComputeModel | None = None,
     launch: bool = False,
-    **manner: Any,
+    **options: Any,
 ) -> Played:
     """Replay a program; keywords beyond the first are those of a Manner."""
     whole = quotient(program, topology, fold=fold)
     written = scripts(whole, compute or Roofline(), launch=launch)
-    return Played(whole, written, replay(whole, written, Manner(**manner)))
+    return Played(whole, written, replay(whole, written, ReplayOptions(**options)))
 
 
 def attempt(*arguments: Any, **options: Any) -> Played | None:

@@ -283,9 +283,9 @@ def test_faster_hardware_is_never_slower_without_contention(plan, data):
 @given(systems(ranks=16, modes=("latency",)))
 def test_ops_of_a_stream_do_not_overlap(system):
     played = play(*system)
-    for node, script in zip(played.quotient.nodes, played.scripts, strict=True):
+    for rank_class, script in zip(played.quotient.rank_classes, played.scripts, strict=True):
         clock = {}
-        for (position, place), (start, _, end) in sorted(played.spans(node.rank).items()):
+        for (position, place), (start, _, end) in sorted(played.spans(rank_class.rank).items()):
             op = script.blocks[position].ops[place].op
             assert start >= clock.get(op.stream, 0.0) * (1 - 1e-12)
             held = not isinstance(op, P2P) or op.kind != "send"

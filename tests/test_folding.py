@@ -12,11 +12,11 @@ from random_programs import MODES, attempt, play, systems, tree
 
 import topologies
 from simulator.addresses import RECEIVER, SENDER, Payload, Slot
-from simulator.blocks import Workshop
+from simulator.blocks import BlockCompiler
 from simulator.compute import FlopsAreSeconds
 from simulator.folding import Edges, Partition, mix, refine
-from simulator.quotient import Communicator, Node, Part, Quotient, Stretch, Transfer
-from simulator.replay import Manner, replay
+from simulator.quotient import Communicator, Part, Quotient, RankClass, Stretch, Transfer
+from simulator.replay import ReplayOptions, replay
 from simulator.script import Script
 from workloads.mesh import DeviceMesh
 from workloads.ops import P2P, Collective, Compute
@@ -35,10 +35,10 @@ def same_spans(folded, unfolded, tolerance=0.0):
             assert times == theirs[place] or times == pytest.approx(theirs[place], rel=tolerance, abs=0.0)
 
 
-def check(program, cluster, compute=None, **manner):
+def check(program, cluster, compute=None, **options):
     """Replay folded and unfolded, compare everything, and return the folded replay; None if both deadlock."""
     folded, unfolded = (
-        attempt(program, cluster, fold=fold, compute=compute, shortcuts=False, **manner) for fold in (True, False)
+        attempt(program, cluster, fold=fold, compute=compute, shortcuts=False, **options) for fold in (True, False)
     )
     assert (folded is None) == (unfolded is None)
     if folded is not None:
@@ -60,8 +60,8 @@ def test_ops_to_the_bit(system, launch):
 @given(systems(orders=ORDERS), some.booleans())
 def test_runs_and_actions(system, launch):
     """With runs replayed as one, and at the level of actions: equal to 1e-9, and the same verdict of deadlock."""
-    for manner in ({"detail": "ops"}, {"detail": "actions"}):
-        folded, unfolded = (attempt(*system, fold=fold, launch=launch, **manner) for fold in (True, False))
+    for options in ({"detail": "ops"}, {"detail": "actions"}):
+        folded, unfolded = (attempt(*system, fold=fold, launch=launch, **options) for fold in (True, False))
         assert (folded is None) == (unfolded is None)
         if folded is not None:
             same_spans(folded, unfolded, tolerance=1e-9)
@@ -105,7 +105,7 @@ def pair(first, second, stream="net"):
 
 def classes(program, cluster):
     """How many classes the ranks have."""
-    return len(play(program, cluster, compute=SECONDS).quotient.nodes)
+    return len(play(program, cluster, compute=SECONDS).quotient.rank_classes)
 
 
 def test_a_blocking_ring_deadlocks_in_both():
@@ -232,14 +232,21 @@ def test_one_op_with_three_transfers(fold):
     ]
     chip = replace(topologies.accelerators.build("ideal"), sm_count=10)
     sending = {slots[0]: tuple(Part(k, SENDER, 3 // count) for k in range(count))}
-    nodes = [Node(0, 0, 1, (), chip, 1.0, sending)]
-    nodes += [Node(k + 1, k + 1, 3 // count, (), chip, 1.0, {slots[1]: (Part(k, RECEIVER, 1),)}) for k in range(count)]
+    rank_classes = [RankClass(0, 0, 1, (), chip, 1.0, sending)]
+    rank_classes += [
+        RankClass(k + 1, k + 1, 3 // count, (), chip, 1.0, {slots[1]: (Part(k, RECEIVER, 1),)}) for k in range(count)
+    ]
     message = {"axis": "x", "offset": 1, "bytes": 4.0, "mode": "blocking", "stream": "net"}
     send, recv = (Block((P2P(name=kind, kind=kind, **message), gemm(3.0))) for kind in ("send", "recv"))
-    workshop = Workshop(Program(DeviceMesh({"x": 4}), {BlockKey(0, "F"): send, BlockKey(1, "F"): recv}, {}), SECONDS)
-    whole = Quotient(None, None, tuple(nodes), tuple(groups), (1.0,), partition)
-    written = [Script.of(node, [workshop.ready(recv if node.index else send, chip)], 0.0) for node in nodes]
-    first, *others = replay(whole, written, Manner(shortcuts=False))
+    compiler = BlockCompiler(
+        Program(DeviceMesh({"x": 4}), {BlockKey(0, "F"): send, BlockKey(1, "F"): recv}, {}), SECONDS
+    )
+    whole = Quotient(None, None, tuple(rank_classes), tuple(groups), (1.0,), partition)
+    written = [
+        Script.of(rank_class, [compiler.ready(recv if rank_class.index else send, chip)], 0.0)
+        for rank_class in rank_classes
+    ]
+    first, *others = replay(whole, written, ReplayOptions(shortcuts=False))
     assert [record.end for record in first.records] == [7.5, 12.0]
     assert all([record.end for record in each.records] == [3.75, 12.0] for each in others)
 

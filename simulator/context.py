@@ -12,10 +12,10 @@ from simulator.recording import Recording
 
 
 @dataclass(slots=True)
-class Scene:
-    """One replay: processors and recordings by node, and numbers for its transfers.
+class ReplayContext:
+    """One replay: processors and recordings by rank class, and numbers for its transfers.
 
-    `holding` is told of a node before something takes of its SMs, if anybody wants to know.
+    `holding` is told of a rank class before something takes of its SMs, if anybody wants to know.
     """
 
     environment: simpy.Environment
