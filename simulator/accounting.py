@@ -17,19 +17,24 @@ ACTIONS = ("F", "B", "I", "W")
 """Kinds of blocks that make up the pipeline phase."""
 
 
-def axis_of(op: Op) -> str:
-    """The axis, or product of axes, that an op communicates along; empty for compute."""
+def axes_of(op: Op) -> tuple[str, ...]:
+    """The axes that an op communicates along; none for compute."""
     if isinstance(op, Collective):
-        return "×".join(op.axes)
-    return op.axis if isinstance(op, P2P) else ""
+        return op.axes
+    return (op.axis,) if isinstance(op, P2P) else ()
 
 
-def account(script: Script, recording: Recording, until: float = 0.0) -> Account:
+def axis_of(op: Op) -> str:
+    """The axis, or product of axes, that an op communicates along, as a label; empty for compute."""
+    return "×".join(axes_of(op))
+
+
+def account(script: Script, recording: Recording) -> Account:
     """Go through what a rank's compute stream did, explaining every gap by what it waited for.
 
-    `until` is when the compute stream goes on, if that is later than its last record.
+    A rank that has nothing left to compute still waits for what it communicates.
     """
-    return _Accountant(script, recording).close(until)
+    return _Accountant(script, recording).close()
 
 
 @dataclass(slots=True)
@@ -51,10 +56,8 @@ class _Accountant:
         self._before: dict[Place, OpRecord] = {}
         self._runs: dict[Template, _Runs] = {}
         self._is_action = [replay.block.kind in ACTIONS for replay in script.rank_class.order]
-        actions = [position for position, action in enumerate(self._is_action) if action]
-        self._last_action = max(actions, default=len(self._is_action))
 
-    def close(self, until: float) -> Account:
+    def close(self) -> Account:
         """The rank's account."""
         account, cursor = self._account, 0.0
         for record in self._recording.compute:
@@ -72,9 +75,11 @@ class _Accountant:
                 account.begins = min(account.begins, record.start)
                 account.ends = record.end
         self._close_runs()
-        if until > cursor:
-            self._explain(max(self._recording.ops, key=lambda record: record.end), cursor, until)
-        account.last = max(cursor, until)
+        beside = max(self._recording.beside, key=lambda record: record.end, default=None)
+        if beside is not None and beside.end > cursor:
+            self._explain(beside, cursor, beside.end)
+            cursor = beside.end
+        account.last = cursor
         return account
 
     def _tally(self, record: RunRecord) -> None:
@@ -129,7 +134,7 @@ class _Accountant:
         began = min(max(low, record.began), high)
         self._account.exposed[axis_of(record.ready.op)] += high - began
         if began > low:
-            if isinstance(record.ready.op, P2P) or record.position > self._last_action:
+            if "pp" in axes_of(record.ready.op):
                 self._account.waits.append((low, began))
             else:
                 self._account.idle += began - low

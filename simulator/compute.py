@@ -5,7 +5,12 @@ from typing import Protocol
 
 from simulator.constants import Kernels, kernels
 from topologies import Accelerator
+from topologies.plugins import unknown
 from workloads.ops import Compute
+
+
+KINDS = ("gemm", "attention", "attention_backward", "elementwise", "embedding", "loss", "optimizer")
+"""Kinds of kernels that the roofline knows."""
 
 
 class ComputeModel(Protocol):
@@ -25,6 +30,8 @@ class Roofline:
 
     def seconds(self, op: Compute, accelerator: Accelerator) -> float:
         """Time of the kernel; FLOPs count at the dense peak of the op's dtype."""
+        if op.kind not in KINDS:
+            raise ValueError(unknown("kind of kernel", op.kind, KINDS))
         constants = kernels(accelerator.name)
         memory = (op.read_bytes + op.write_bytes) / (accelerator.memory_bandwidth * constants.memory_share)
         if not op.flops:
@@ -62,12 +69,11 @@ def _tile_fill(m: float, n: float, tile: tuple[int, int], sm_count: int) -> floa
 def attention_efficiency(shape: tuple[float, ...], sm_count: int, constants: Kernels) -> float:
     """Share of the peak of a fused attention core, shape (tokens, sequence, heads, head_dim).
 
-    Half is reached at `half_sequence`; fewer blocks of 128 query rows than SMs leave SMs idle; head
-    dimensions below 128 reach 0.85 of it.
+    Half is reached at `half_sequence`; fewer blocks of query rows than SMs leave SMs idle; narrow heads reach less.
     """
     tokens, sequence, heads, head_dim = shape
-    occupancy = min(1.0, math.ceil(tokens / 128) * heads / sm_count)
-    narrow = 0.85 if head_dim < 128 else 1.0
+    occupancy = min(1.0, math.ceil(tokens / constants.attention_rows) * heads / sm_count)
+    narrow = constants.narrow_share if head_dim < constants.narrow_head else 1.0
     return constants.attention * sequence / (sequence + constants.half_sequence) * occupancy * narrow
 
 

@@ -4,7 +4,7 @@ They depend on the kind of link or the accelerator only, never on a run, a model
 numbers are starting points from published measurements (nccl-tests logs, kernel benchmarks).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,8 @@ class Kernels:
     `gemm` and `attention` are shares of the dense peak at large sizes; `half_k` is the depth k of a GEMM
     and `half_sequence` the sequence at which half of it is reached; `memory_share` of the data-sheet
     bandwidth is what large memory-bound kernels see; `kernel_seconds` a kernel's own start and drain,
-    `launch_interval` the host's time between launches.
+    `launch_interval` the host's time between launches. A block of the attention core is `attention_rows` query
+    rows of one head; head dimensions below `narrow_head` reach `narrow_share` of the efficiency.
     """
 
     gemm: float = 1.0
@@ -58,18 +59,32 @@ class Kernels:
     memory_share: float = 1.0
     kernel_seconds: float = 0.0
     launch_interval: float = 0.0
-    tiles: tuple[tuple[int, int], ...] = field(default=())
+    tiles: tuple[tuple[int, int], ...] = ()
     quantisation: float = 0.0
+    attention_rows: int = 128
+    narrow_head: int = 128
+    narrow_share: float = 0.85
 
 
 TILES = ((256, 128), (128, 128), (128, 64), (64, 64))
 
+# Shares, half_k, wave blend and HBM share: fitted on published dense training runs, with 47 constants shared by
+# all sources. Attention forward: cuDNN / FlashAttention-3 on H100, FlashAttention-2 on A100; backward does 2.5x
+# the forward's FLOPs, of which 2x count. Launches: 2-9 us a kernel in microbenchmarks.
+_FITTED = Kernels(
+    half_k=122,
+    attention_backward=2.5 / 2,
+    half_sequence=450,
+    memory_share=0.783,
+    kernel_seconds=4e-6,
+    launch_interval=5e-6,
+    tiles=TILES,
+    quantisation=0.45,
+)
+
 KERNELS = {
-    # GEMM and attention shares, half_k, wave blend 0.45 and 78 % of HBM: fitted on published dense runs
-    # (47 shared constants over several sources); attention: cuDNN / FlashAttention-3 forward on H100,
-    # FlashAttention-2 on A100, backward 2.5x the forward FLOPs.
-    "H100-SXM5": Kernels(0.732, 122, 0.460, 1.25, 450, 0.783, 4e-6, 5e-6, TILES, 0.45),
-    "A100-SXM4-80GB": Kernels(0.807, 122, 0.618, 1.25, 450, 0.783, 4e-6, 5e-6, TILES, 0.45),
+    "H100-SXM5": replace(_FITTED, gemm=0.732, attention=0.460),
+    "A100-SXM4-80GB": replace(_FITTED, gemm=0.807, attention=0.618),
 }
 
 

@@ -1,5 +1,6 @@
 """What to say when nothing can go on and work remains."""
 
+from simulator.addresses import MEMBER
 from simulator.engine import Engine, Underway
 from simulator.quotient import RankClass
 from simulator.rendezvous import Call
@@ -37,7 +38,10 @@ def _missing(engine: Engine, rank_class: RankClass, underway: Underway) -> str:
     ]
     absent = {index for exchange in exchanges for index, _, _ in exchange.communicator.members - exchange.arrived}
     if not absent:
-        sent = all(exchange.communicator.sends for exchange in exchanges)
+        communicators = [exchange.communicator for exchange in exchanges]
+        if any(role == MEMBER for each in communicators for _, _, role in each.members):
+            return "members whose program never calls it"
+        sent = all(each.sends for each in communicators)
         return "a message that nobody takes" if sent else "a message that nobody sends"
     ranks = sorted(engine.quotient.rank_classes[index].rank for index in absent)
     return "rank" + ("s " if len(ranks) > 1 else " ") + ", ".join(map(str, ranks))

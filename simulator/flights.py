@@ -96,7 +96,7 @@ class Flights:
         gathering.event.succeed(self._take_off(states, gathering.step, crew) if complete else None)
 
     def _take_off(self, states: Sequence[ClassState], step: QueuedRun, crew: Crew) -> Flight | None:
-        """Begin a flight if nobody is busy and the links are free."""
+        """Begin a flight if nobody is busy, the links are free, and waits for the host are simply told."""
         if any(not state.processor.idle or _tailed(state) for state in states):
             return None
         if self._engine.context.network.busy(crew.links) or any(link in self._by_link for link in crew.links):
@@ -105,7 +105,8 @@ class Flights:
         now = self._engine.environment.now
         flight = Flight(step, crew.links, now)
         for state, template in zip(states, found, strict=True):
-            if template is None or not (template.serial or self._in_time(state, step, template)):
+            simple = template is not None and template.serial and len(states) == 1
+            if template is None or not (simple or self._in_time(state, step, template)):
                 return None
         for state, template in zip(states, found, strict=True):
             if template is not None:

@@ -12,7 +12,6 @@ import numpy as np
 
 from simulator.activity import achievable_bandwidth
 from simulator.addresses import RECEIVER, SENDER, Payload, Slot
-from simulator.communicators import Family
 from simulator.folding import Partition
 from simulator.system import PhaseKey, System, system
 from topologies import Accelerator, Topology
@@ -71,11 +70,10 @@ class Transfer:
 class Communicator:
     """A class of communicators: who must arrive, who of them sends a message, and a transfer per payload.
 
-    `sends` is false for a channel into which nobody sends, `takes` for one from which nobody receives: what
-    waits there waits for ever.
+    `sends` is false for a channel into which nobody sends, `takes` for one from which nobody receives, both for
+    a group of which some member never calls: what waits there waits for ever.
     """
 
-    axes: tuple[str, ...]
     members: frozenset[Arrival]
     senders: frozenset[Arrival]
     sends: bool
@@ -205,13 +203,10 @@ def _communicator(
         if batches.batch[place] >= 0
     }
     senders = frozenset(arrival for arrival in arrivals if arrival[2] == SENDER)
-    sends = any(role != RECEIVER for _, _, role in arrivals)
-    takes = any(role != SENDER for _, _, role in arrivals)
-    return Communicator(_axes(family), frozenset(arrivals), senders, sends, takes, transfers)
-
-
-def _axes(family: Family) -> tuple[str, ...]:
-    return next(slot.axes for slot, _ in family.columns if slot is not None)
+    called = bool(family.uses[place].all()) or len(family.columns) > 1
+    sends = called and any(role != RECEIVER for _, _, role in arrivals)
+    takes = called and any(role != SENDER for _, _, role in arrivals)
+    return Communicator(frozenset(arrivals), senders, sends, takes, transfers)
 
 
 def _transfer(

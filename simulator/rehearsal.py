@@ -59,7 +59,7 @@ def template(engine: Engine, rank_class: RankClass, run: Run) -> Template | None
         last_launch=float(run.ops[-1].place - run.ops[0].place),
         length=length,
         serial=serial,
-        account=account(state.script, state.recording, length),
+        account=account(state.script, state.recording),
     )
 
 

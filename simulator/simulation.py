@@ -3,6 +3,7 @@
 from time import perf_counter
 from typing import Protocol
 
+import topologies
 from simulator.compute import ComputeModel, Roofline
 from simulator.quotient import Quotient, quotient
 from simulator.replay import ReplayOptions, replay, scripts
@@ -13,6 +14,8 @@ from topologies import Topology
 from workloads.program import Program
 
 ROOFLINE = Roofline()
+KEPT = 8
+"""Foldings that a program remembers, those of the latest topologies."""
 
 
 class Programmed(Protocol):
@@ -25,26 +28,26 @@ class Programmed(Protocol):
 
 def simulate(
     step: Programmed,
-    topology: Topology,
+    topology: Topology | str,
     *,
     detail: str = "ops",
     fold: bool = True,
     network: str = "shared",
     shortcuts: bool = True,
 ) -> Result:
-    """Simulate one step on a topology.
+    """Simulate one step on a topology, given as such or as the text that builds it.
 
     `detail` is `ops`, every kernel and collective, or `actions`, one activity per schedule action. `fold=False`
     replays every rank instead of one per symmetry class. `network="unshared"` is the closed form without
     contention; `shortcuts=False` replays every op even where runs of ops could be taken as one.
 
-    >>> import topologies
     >>> from workloads import TrainingStep
     >>> step = TrainingStep("llama3_8b", plan="dp=2 tp=4", batch=4, sequence=8192)
-    >>> result = simulate(step, topologies.build("dgx_h100"))
+    >>> result = simulate(step, "dgx_h100")
     >>> result.rank_classes, 0 < result.mfu <= 1
     (1, True)
     """
+    topology = topologies.build(topology) if isinstance(topology, str) else topology
     timeline, timings = run(step, topology, ROOFLINE, ReplayOptions(detail, shortcuts, network), fold=fold)
     return Result(step, timeline, detail, timings)
 
@@ -70,6 +73,8 @@ def _prepared(
     key = topology, compute, fold
     if key not in program.cache:
         whole = quotient(program, topology, fold=fold)
+        while len(program.cache) >= KEPT:
+            program.cache.pop(next(iter(program.cache)))
         program.cache[key] = whole, scripts(whole, compute)
     prepared: tuple[Quotient, list[Script]] = program.cache[key]
     return prepared

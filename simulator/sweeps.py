@@ -7,6 +7,7 @@ from typing import Any
 import joblib
 import pandas as pd
 
+import topologies
 from simulator.deadlock import DeadlockError
 from simulator.simulation import simulate
 from topologies import Topology
@@ -17,22 +18,21 @@ Point = TrainingStep | Mapping[str, Any]
 
 
 def sweep(
-    steps: Iterable[Point], clusters: Iterable[Topology], *, workers: int = 1, detail: str = "actions"
+    steps: Iterable[Point], clusters: Iterable[Topology | str], *, workers: int = 1, detail: str = "actions"
 ) -> pd.DataFrame:
-    """Simulate every step on every cluster; rows in the order of clusters within steps.
+    """Simulate every step on every cluster, given as such or as text; rows in the order of clusters within steps.
 
     A step may be given as the arguments of a TrainingStep, so that an illegal one becomes a row with its
     `reason` instead of an error here.
 
-    >>> import topologies
     >>> plans = ({"model": "llama3_8b", "plan": plan, "batch": 8, "sequence": 8192} for plan in ("dp=8", "dp=4 tp=3"))
-    >>> sweep(plans, [topologies.build("dgx_h100")])[["plan", "reason"]].values.tolist()[0]
+    >>> sweep(plans, ["dgx_h100"])[["plan", "reason"]].values.tolist()[0]
     ['dp=8', '']
     """
     if workers < 1:
         raise ValueError(f"workers={workers}; a sweep needs at least 1")
-    clusters = list(clusters)
-    points = [(step, cluster) for step in steps for cluster in clusters]
+    built = [topologies.build(cluster) if isinstance(cluster, str) else cluster for cluster in clusters]
+    points = [(step, cluster) for step in steps for cluster in built]
     rows = joblib.Parallel(n_jobs=workers)(joblib.delayed(_row)(*point, detail) for point in points)
     return pd.DataFrame(rows)
 

@@ -67,7 +67,7 @@ class System:
     def _communicator_colours(self) -> Hashes:
         columns = [np.zeros(0, np.uint64)]
         for family in self.families:
-            colours = mix(np.zeros(len(family.ranks), np.uint64))
+            colours = mix(np.asarray(family.uses.all(axis=1), np.uint64))
             for batches in family.activities.values():
                 colours = blend(colours, batches.colours())
             columns.append(colours)

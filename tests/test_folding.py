@@ -147,7 +147,7 @@ def test_one_group_with_phases_on_different_links():
     inside = Collective(name="inside", stream="tp", kind="all_reduce", axes=("tp",), bytes=3e5)
     across = Collective(name="across", stream="dp", kind="all_gather", axes=("dp",), bytes=2e5)
     played = check(alike(mesh, small, inside, across), tree(16, 4, 2, oversubscription=2.0))
-    (only,) = (each for each in played.quotient.communicators if len(each.axes) == 2)
+    (only,) = (each for each in played.quotient.communicators if any(len(slot.axes) == 2 for _, slot, _ in each.members))
     (transfer,) = only.transfers.values()
     assert transfer.algorithm == "hierarchical"
     assert len({frozenset(stretch.loads) for stretch in transfer.stretches}) > 1
@@ -227,7 +227,7 @@ def test_one_op_with_three_transfers(fold):
     partition = Partition.of(*arrays) if fold else Partition.trivial(4, 3, 1)
     count = 1 if fold else 3
     groups = [
-        Communicator(("x",), each, frozenset({(0, slots[0], SENDER)}), True, True, {payload: transfer})
+        Communicator(each, frozenset({(0, slots[0], SENDER)}), True, True, {payload: transfer})
         for each in members[:count]
     ]
     chip = replace(topologies.accelerators.build("ideal"), sm_count=10)

@@ -159,7 +159,7 @@ def test_bars_and_waits_fill_the_step_but_for_the_bubble():
 def test_the_legend_has_what_is_seen_and_nothing_else():
     assert legend(draw("gantt", one_f_one_b(1, 2))) == ["F forward", "B backward"]
     full = legend(draw("gantt", one_f_one_b(2, 2, tp=True)))
-    assert full == ["F forward", "B backward", "tp communication", "pp transfers", "waits for data", "idle"]
+    assert full == ["F forward", "B backward", "tp communication", "pp transfers", "waits for data", "nothing left to do"]
     opening = one_f_one_b(2, 2, tp=True)
     assert legend(draw("gantt", opening, ranks=[0], window=(0.0, 0.4))) == ["F forward"]
 
@@ -230,7 +230,7 @@ def test_the_optimizer_is_no_stage_and_has_no_number():
 def test_a_schedule_without_communication_draws():
     result = one_f_one_b(3, 3, hop=0.0)
     result.spans = result.spans.iloc[:0]
-    assert legend(draw("gantt", result)) == ["F forward", "B backward", "idle"]
+    assert legend(draw("gantt", result)) == ["F forward", "B backward", "nothing left to do"]
 
 
 def test_sixteen_ranks_with_256_actions_stay_a_few_collections():

@@ -17,7 +17,7 @@ SMALL = models.build("llama3_8b,layers=8")
 PARAMETERS = SMALL.parameters()
 
 
-def program(plan="", model=SMALL, batch=16, **options):
+def program(plan="dp=1", model=SMALL, batch=16, **options):
     return TrainingStep(model, plan, batch, options.pop("sequence", 4096), **options).program()
 
 
@@ -85,7 +85,7 @@ def test_full_recomputation_repeats_the_forward_of_every_layer():
     "plan", ["pp=1", "dp=1,zero=1", "fsdp=1,reshard=off", "tp=1,sp=off", "pp=1,virtual=2,schedule=interleaved"]
 )
 def test_degree_one_is_the_identity(plan):
-    bare = program("")
+    bare = program("dp=1")
     assert program(plan).blocks == bare.blocks
     assert program(plan).orders == bare.orders
 
@@ -319,6 +319,35 @@ def test_the_optimizer_moves_30_bytes_a_parameter_of_its_share(plan, share):
     assert update.read_bytes + update.write_bytes == 30 * PARAMETERS / share
 
 
+@pytest.mark.parametrize(("precision", "element"), [("bf16", 2), ("fp16", 2), ("fp32", 4)])
+def test_the_optimizer_moves_what_memory_holds(precision, element):
+    """FP32 weight and moments read and written, gradient read and cleared, a parameter beside the weight written."""
+    built = program(precision=precision)
+    weight, moments, copy = 4, 8, element if element < 4 else 0
+    update = ops(built)[-1]
+    assert update.read_bytes == (element + weight + moments) * PARAMETERS
+    assert update.write_bytes == (weight + moments + copy + element) * PARAMETERS
+    assert built.memory[0,]["optimizer"] == (moments + (weight if copy else 0)) * PARAMETERS
+
+
+@pytest.mark.parametrize(
+    ("plan", "axes"),
+    [
+        ("dp=4", []),
+        ("dp=4,overlap=off", []),
+        ("dp=4,zero=1", ["dp"]),
+        ("fsdp=4", ["fsdp"]),
+        ("dp=2 fsdp=2", ["fsdp"]),
+        ("pp=2 dp=2 tp=2", ["tp", "pp"]),
+        ("pp=2 dp=2,zero=1 fsdp=2 tp=1", ["fsdp", "dp", "pp"]),
+    ],
+)
+def test_the_gradient_norm_adds_up_where_gradients_differ(plan, axes):
+    """Plain dp leaves every rank the same gradients, so there is nothing to add."""
+    scalars = [op for op in ops(program(plan)) if isinstance(op, Collective) and op.stream == "norm"]
+    assert [op.axes for op in scalars] == [(axis,) for axis in axes]
+
+
 def test_without_optimizer_a_step_ends_with_its_gradients():
     built = program("dp=2", optimizer="none")
     assert {replay.block.kind for replay in built.orders[0,]} == {"F", "B"}
@@ -351,5 +380,5 @@ def test_end_stages_may_be_empty():
     """They pass messages on and take part in the reductions of scalars."""
     built = program("pp=3 dp=2", SMALL.replace(vocab=0, layers=1), batch=4)
     assert [op.name for op in built.blocks[BlockKey(0, "F", "first")].ops] == ["send"]
-    assert [op.name for op in ops(built) if isinstance(op, Collective)] == ["gradient_norm.dp", "gradient_norm.pp"]
+    assert [op.name for op in ops(built) if isinstance(op, Collective)] == ["gradient_norm.pp"]
     check_resolvable(built)

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from workloads import TrainingStep, models
 from workloads.layers import transformer_layer
-from workloads.memory import peak_in_flight, recompute_savings
+from workloads.memory import recompute_savings
 from workloads.modules import Split
+from workloads.schedule import peak_in_flight
 
 LLAMA = models.build("llama3_8b,layers=8")
 
 
-def rows(plan="", model=LLAMA, batch=16, **options):
+def rows(plan="dp=1", model=LLAMA, batch=16, **options):
     step = TrainingStep(model, plan, batch, options.pop("sequence", 4096), **options)
     return step.program().memory
 
@@ -33,7 +34,7 @@ def test_stages_hold_every_parameter_once(name):
     model = step.model
     copies = model.vocab * model.hidden if model.tied else 0
     assert sum(stage.parameters for stage in step.stages) == model.parameters() + copies
-    assert sum(stage.parameters for stage in step.replace(plan="").stages) == model.parameters()
+    assert sum(stage.parameters for stage in step.replace(plan="dp=1").stages) == model.parameters()
 
 
 @pytest.mark.parametrize("tp", [1, 2, 8])
@@ -57,17 +58,17 @@ def test_full_recomputation_keeps_layer_inputs_and_one_layer():
     tokens, h = 4096, LLAMA.hidden
     freed = 2 * tokens * (7 * layer - 8 * h)
     assert none[0,]["activations"] - full[0,]["activations"] == freed
-    assert recompute_savings(TrainingStep(LLAMA, "", 1, 4096)) == {(0,): freed}
-    assert recompute_savings(TrainingStep(LLAMA, "", 1, 4096, recompute="full")) == {(0,): 0}
+    assert recompute_savings(TrainingStep(LLAMA, "dp=1", 1, 4096)) == {(0,): freed}
+    assert recompute_savings(TrainingStep(LLAMA, "dp=1", 1, 4096, recompute="full")) == {(0,): 0}
 
 
-@pytest.mark.parametrize(("plan", "chunks"), [("pp=4", [4, 3, 2, 1]), ("pp=4,schedule=gpipe", [16] * 4)])
-def test_activations_follow_the_chunks_in_flight(plan, chunks):
+@pytest.mark.parametrize(("plan", "counts"), [("pp=4", [4, 3, 2, 1]), ("pp=4,schedule=gpipe", [16] * 4)])
+def test_activations_follow_the_microbatches_in_flight(plan, counts):
     """1F1B keeps p - r microbatches on rank r, GPipe all m."""
     bare = LLAMA.replace(vocab=0)
     memory = rows(plan, bare)
     layer = 2 * 4096 * transformer_layer(bare).saved
-    assert [memory[rank,]["activations"] for rank in range(4)] == [2 * count * layer for count in chunks]
+    assert [memory[rank,]["activations"] for rank in range(4)] == [2 * count * layer for count in counts]
 
 
 def test_the_head_keeps_its_softmax():

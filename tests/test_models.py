@@ -31,7 +31,7 @@ def transformers(draw: st.DrawFn) -> Transformer:
         tied=draw(st.booleans()),
         norm=draw(st.sampled_from(["rmsnorm", "layernorm"])),
         bias=draw(st.booleans()),
-        positions=draw(st.integers(0, 50)),
+        positions=draw(st.sampled_from([0, 10_000])),
     )
 
 
@@ -131,7 +131,7 @@ def test_a_changed_model_is_named_by_the_text_that_builds_it() -> None:
     assert model.layers == 16
     assert model.tied
     assert models.build(model.name) == model
-    assert models.build("llama3_8b,layers=16,name=half").name == "half"
+    assert model.replace(name="half").name == "half"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,10 @@ def test_a_changed_model_is_named_by_the_text_that_builds_it() -> None:
         ("llama3_8b,heads=4", "heads=4 is not divisible by kv_heads=8; nearest kv_heads: 4"),
         ("llama3_8b,norm=batchnorm", "unknown norm 'batchnorm'"),
         ("llama3_8b,norm=5", "unknown norm .5."),
-        ("llama3_8b,tied=maybe", "tied='maybe' is neither on nor off"),
+        ("llama3_8b,tied=maybe", "tied=maybe is neither on nor off"),
+        ("llama3_8b,tied=1", "tied=1 is neither on nor off"),
+        ("llama3_8b,name=5", "name=5: a model is named by the text that builds it"),
+        ("llama3_8b,layers=16,name=half", "name=half: a model is named by the text that builds it"),
     ],
 )
 def test_bad_models_are_refused_in_one_line(text: str, message: str) -> None:
@@ -157,8 +160,20 @@ def test_bad_models_are_refused_in_one_line(text: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_sequence_fits_the_learned_positions() -> None:
+    """GPT-3 has 2048; rotary positions have no end, and without vocabulary the table is left out."""
+    gpt3 = models.build("gpt3_175b")
+    assert gpt3.flops(1, sequence=2048) > 0
+    with pytest.raises(ValueError, match="sequence=2049 is longer than the 2048 learned positions of gpt3_175b"):
+        gpt3.flops(1, sequence=2049)
+    for unlimited in (gpt3.replace(positions=0), gpt3.replace(vocab=0)):
+        assert unlimited.flops(1, sequence=2049) > unlimited.flops(1, sequence=2048)
+
+
 def test_other_bad_input() -> None:
     model = models.build("llama3_8b")
+    with pytest.raises(ValueError, match="name=5 is no name"):
+        model.replace(name=5)
     with pytest.raises(ValueError, match="layers is given twice"):
         models.build("llama3_8b,layers=16", layers=8)
     with pytest.raises(ValueError, match="did you mean causal"):

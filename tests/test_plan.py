@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads import strategies
+from workloads.mesh import DeviceMesh
 from workloads.plan import ParallelPlan
+from workloads.plugins import as_text, parse
 from workloads.stages import layers_per_stage, layout_text
 
 TEXTS = [
-    "",
     "tp=8",
     "pp=16,schedule=interleaved,virtual=8 dp=128,zero=1 tp=8",
     "pp=4,schedule=1f1b,layers=7-8x2-7 dp=2,bucket=1e6,overlap=off fsdp=4,reshard=off,prefetch=2 tp=2,sp=off",
@@ -33,6 +34,65 @@ def test_the_mesh_has_every_axis_in_order():
     assert list(plan.mesh.axes.items()) == [("pp", 2), ("dp", 1), ("tp", 4)]
     assert plan.world_size == 2 * 1 * 4
     assert (plan.degree("tp"), plan.degree("fsdp")) == (4, 1)
+
+
+def test_meshes_are_equal_if_their_axes_have_the_same_order():
+    """The last axis is on neighbouring ranks, so another order is another mesh."""
+    mesh, turned = DeviceMesh({"pp": 2, "tp": 4}), DeviceMesh({"tp": 4, "pp": 2})
+    assert mesh == DeviceMesh({"pp": 2, "tp": 4})
+    assert mesh != turned
+    assert len({mesh, turned, DeviceMesh({"pp": 2, "tp": 4})}) == 2
+    assert (mesh.group(0, ("tp",)).ranks, turned.group(0, ("tp",)).ranks) == ((0, 1, 2, 3), (0, 2, 4, 6))
+
+
+@pytest.mark.parametrize("axes", [("pp", "tp"), ("tp", "pp")])
+def test_a_group_lists_its_ranks_in_rank_order(axes):
+    assert DeviceMesh({"pp": 2, "dp": 2, "tp": 2}).group(2, axes).ranks == (2, 3, 6, 7)
+
+
+def test_a_degree_of_a_mesh_is_a_whole_number():
+    for degree in (0, 2.5, True):
+        with pytest.raises(ValueError, match=f"tp={degree}: a degree is a whole number of at least 1"):
+            DeviceMesh({"tp": degree})
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("pp=4,schedule=1f1b", "pp=4"),
+        ("pp=4,group=8,virtual=2,schedule=interleaved", "pp=4,schedule=interleaved,group=8"),
+        ("pp=4,strict=off,virtual=4,schedule=interleaved", "pp=4,schedule=interleaved,virtual=4,strict=off"),
+        ("pp=4,layers=8-8-8-8", "pp=4,layers=8x4"),
+        ("dp=2,bucket=1000000", "dp=2,bucket=1e6"),
+        ("fsdp=2,prefetch=1,reshard=off", "fsdp=2,reshard=off"),
+        ("tp=2,sp=on", "tp=2"),
+    ],
+)
+def test_plans_that_mean_the_same_are_equal(text, same):
+    """Aliases, defaults and the order of options make no difference."""
+    plan, twin = ParallelPlan.parse(text), ParallelPlan.parse(same)
+    assert plan == twin
+    assert hash(plan) == hash(twin)
+    assert str(plan) == str(twin)
+
+
+@pytest.mark.parametrize("text", ["pp=4,schedule=gpipe", "pp=4,schedule=interleaved,virtual=4", "pp=4,layers=8x4"])
+def test_plans_that_differ_keep_their_text(text):
+    assert str(ParallelPlan.parse(text)) == text
+    assert ParallelPlan.parse(text) != ParallelPlan.parse("pp=4")
+
+
+@given(st.booleans() | st.integers() | st.floats())
+def test_a_value_is_read_back_from_its_text(value):
+    assert repr(parse(f"name,key={as_text(value)}")[1]["key"]) == repr(value)
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_an_empty_plan_is_refused_with_an_example(text):
+    with pytest.raises(ValueError, match="the plan is empty; write for example dp=8"):
+        ParallelPlan.parse(text)
+    with pytest.raises(ValueError, match="the plan is empty"):
+        ParallelPlan(())
 
 
 @pytest.mark.parametrize("axis", strategies.names())
@@ -60,8 +120,17 @@ def test_every_strategy_refuses_absurd_degrees(axis, degree):
         ("dp=8,zer=1", "unknown option of dp 'zer'; did you mean zero"),
         ("dp=8,zero=3", "zero=3: dp has zero=0 or zero=1; for sharded parameters use fsdp=8"),
         ("dp=8,bucket=0", "bucket=0"),
+        ("dp=8,zero=1.0", "zero=1.0: dp has zero=0 or zero=1"),
+        ("dp=8,zero=on", "zero=on: dp has"),
+        ("dp=8,bucket=on", "bucket=on: a bucket is a number of bytes"),
+        ("dp=8,bucket=big", "bucket=big: a bucket is a number of bytes"),
+        ("dp=8,overlap=1", "overlap=1 is neither on nor off"),
         ("tp=8,sp=3", "sp=3 is neither on nor off"),
+        ("tp=8,sp=1", "sp=1 is neither on nor off"),
         ("fsdp=8,prefetch=-1", "prefetch=-1"),
+        ("fsdp=8,prefetch=on", "prefetch=on: a whole number of units"),
+        ("pp=4,layers=on", "'on' in layers=on is neither a count"),
+        ("pp=4,layers=7.5", "'7.5' in layers=7.5 is neither a count"),
         (
             "pp=4,virtal=2,schedule=interleaved",
             "unknown option of pp,schedule=interleaved 'virtal'; did you mean virtual",

@@ -30,8 +30,12 @@ def test_replace_checks_again():
         step().replace(batchsize=3)
 
 
-def test_a_step_pickles():
-    assert pickle.loads(pickle.dumps(step())) == step()
+def test_a_step_pickles_without_what_it_has_computed():
+    one = step("pp=2,schedule=interleaved,virtual=4 dp=4,zero=1", microbatch=2, recompute="full")
+    before = pickle.dumps(one)
+    one.program()
+    assert pickle.dumps(one) == before
+    assert pickle.loads(before) == one
 
 
 @pytest.mark.parametrize(
@@ -59,6 +63,10 @@ def test_a_step_pickles():
         ({"optimizer": "sgd"}, "unknown optimizer 'sgd'; Known: adam, none"),
         ({"convention": "casual"}, "unknown convention 'casual'; did you mean causal"),
         ({"model": "llama3_9b"}, "unknown model 'llama3_9b'"),
+        ({"model": "gpt3_175b"}, "sequence=8192 is longer than the 2048 learned positions of gpt3_175b; nearest: 2048"),
+        ({"plan": ""}, "the plan is empty; write for example dp=8"),
+        ({"plan": "pp=4,schedule=interleaved,strict=1", "batch": 8}, "strict=1 is neither on nor off"),
+        ({"plan": "pp=4,schedule=interleaved,virtual=2.0", "batch": 8}, "virtual=2.0: a schedule needs a whole number"),
     ],
 )
 def test_bad_input_fails_at_construction_in_one_line(options, message):
@@ -71,10 +79,29 @@ def test_key_value_heads_may_be_replicated():
     assert step("tp=16").program().mesh.size == 16
 
 
-def test_options_that_change_nothing_are_named():
-    warnings = step("pp=1,schedule=interleaved,virtual=4 dp=1,zero=1").warnings
-    assert "dp=1: zero=1 changes nothing" in warnings
-    assert "pp=1: virtual=4 changes nothing" in warnings
+@pytest.mark.parametrize(
+    ("plan", "warning"),
+    [
+        ("dp=1,zero=1", "dp=1: zero=1 changes nothing"),
+        ("dp=1,bucket=1e6,overlap=off", "dp=1: bucket=1e+06 changes nothing"),
+        ("dp=8,overlap=off,bucket=1e6", "dp=8: bucket=1e+06 changes nothing with overlap=off"),
+        ("fsdp=1,prefetch=2", "fsdp=1: prefetch=2 changes nothing"),
+        ("fsdp=1,reshard=off", "fsdp=1: reshard=off changes nothing"),
+        ("tp=1,sp=off", "tp=1: sp=off changes nothing"),
+        ("pp=1,schedule=interleaved,virtual=4", "pp=1: virtual=4 changes nothing"),
+        ("pp=2,schedule=interleaved,virtual=1,group=4", "group=4 changes nothing with virtual=1"),
+        ("pp=2,schedule=interleaved,strict=off", "strict=off changes nothing: no round is short"),
+    ],
+)
+def test_options_that_change_nothing_are_named(plan, warning):
+    assert warning in step(plan).warnings
+
+
+@pytest.mark.parametrize(
+    "plan", ["dp=8,bucket=1e6", "dp=8,overlap=off", "fsdp=8,prefetch=2", "tp=1,sp=on", "tp=8,sp=off"]
+)
+def test_options_that_change_something_or_are_at_their_default_are_not(plan):
+    assert step(plan).warnings == ()
 
 
 def test_an_uneven_split_is_named():
@@ -83,5 +110,5 @@ def test_an_uneven_split_is_named():
 
 
 def test_tokens_do_not_depend_on_the_plan():
-    plans = ["", "dp=8", "pp=4 tp=2", "fsdp=8"]
+    plans = ["dp=1", "dp=8", "pp=4 tp=2", "fsdp=8"]
     assert {step(plan).program().tokens for plan in plans} == {16 * 8192}

@@ -115,7 +115,7 @@ def test_absurd_sizes_fail_in_one_line(text, message):
 
 
 def test_an_option_is_given_once():
-    with pytest.raises(ValueError, match="give it once"):
+    with pytest.raises(ValueError, match="nodes is given twice: 2 in the text, 3 beside it"):
         topologies.build("dgx_h100,nodes=2", nodes=3)
 
 
@@ -161,6 +161,33 @@ def test_degradations_multiply(faults):
 def test_impossible_degradations_fail_in_one_line(servers, fault, message):
     with pytest.raises(ValueError, match=message):
         servers.degrade(**fault)
+
+
+@pytest.mark.parametrize(
+    ("factors", "message"),
+    [
+        ({"speed_factors": {0: -1}}, r"speed_factors\[0\]=-1: a degradation is a factor above 0 and at most 1"),
+        ({"speed_factors": {0: 1.5}}, r"speed_factors\[0\]=1.5"),
+        ({"speed_factors": {0: "slow"}}, r"speed_factors\[0\]=slow"),
+        ({"speed_factors": {99: 0.5}}, "rank 99 is not on dgx_h100,nodes=2: its ranks are 0 to 15"),
+        ({"speed_factors": {1.5: 0.5}}, "ranks are a flat list of whole numbers"),
+        ({"link_factors": {("gpu0", "nvswitch0"): 0}}, r"link_factors\[gpu0->nvswitch0\]=0: a degradation"),
+        ({"link_factors": {("gpu0", "nvswitch0"): math.nan}}, r"link_factors\[gpu0->nvswitch0\]=nan"),
+        ({"link_factors": {("gpu0", "nvswitch1"): 0.5}}, "links of gpu0 lead to nvswitch0, infiniband0"),
+        ({"link_factors": {"gpu0": 0.5}}, "'gpu0' is no edge of dgx_h100,nodes=2; links lead from a node"),
+    ],
+)
+def test_impossible_factors_fail_at_construction_in_one_line(servers, factors, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        servers.replace(**factors)
+    assert "\n" not in str(caught.value)
+
+
+def test_factors_of_every_rank_and_link_are_legal(servers):
+    links = dict.fromkeys(servers.links.ends, 0.5)
+    slow = servers.replace(speed_factors=dict.fromkeys(range(16), 0.25), link_factors=links)
+    assert set(slow.speeds) == {0.25}
+    assert np.array_equal(slow.links.bandwidth, servers.links.bandwidth / 2)
 
 
 def test_replace_changes_a_field_and_forgets_the_cache(servers):

@@ -12,8 +12,8 @@ class Accelerator:
 
     `peak_flops` maps a dtype to dense FLOP/s (no structured sparsity); `memory_bytes` is the data sheet's figure
     with GB = 1e9 bytes, `usable_memory_bytes` what software sees (vendors often mean GiB; by default the same),
-    `memory_bandwidth` is in bytes/s, `clock_hertz` the boost clock behind the peaks and `cache_bytes` the
-    last-level cache (0 where unknown). Infinite values are legal, for ideal devices.
+    `memory_bandwidth` is in bytes/s, `clock_hertz` the boost clock behind the peaks (0 where
+    unknown). Infinite values are legal, for ideal devices.
 
     >>> chip = Accelerator("toy", {"bf16": 1e15}, 80e9, 3e12, sm_count=132, source="an example")
     >>> chip.peak("bf16"), chip.usable_memory_bytes
@@ -28,7 +28,6 @@ class Accelerator:
     source: str
     usable_memory_bytes: float = 0.0
     clock_hertz: float = 0.0
-    cache_bytes: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.usable_memory_bytes:

@@ -55,6 +55,7 @@ class Topology:
             raise ValueError(f"{self.name}: {len(self.accelerators)} accelerators for {len(self.devices)} devices")
         if len(set(self.devices)) < len(self.devices):
             raise ValueError(f"{self.name}: a node is listed twice among its {len(self.devices)} devices")
+        self._check_factors()
 
     def __repr__(self) -> str:
         return f"<Topology {self.name}: {self.size} devices, {len(self._routing.links)} directed links>"
@@ -193,13 +194,21 @@ class Topology:
             raise ValueError(f"rank {wrong[0]} is not on {self.name}: its ranks are 0 to {self.size - 1}")
         return numbers.astype(np.int64, copy=False)
 
+    def _check_factors(self) -> None:
+        """Degradations are of ranks and edges that are there, each by a factor."""
+        self._ranks(list(self.speed_factors))
+        for rank, factor in self.speed_factors.items():
+            _factor(f"speed_factors[{rank}]", factor)
+        for link, factor in self.link_factors.items():
+            _factor("link_factors[{}->{}]".format(*self._edge(link)), factor)
+
     def _edge(self, link: Edge) -> Edge:
-        if len(link) != 2 or not self.graph.has_edge(*link):
+        if not isinstance(link, tuple | list) or len(link) != 2 or not self.graph.has_edge(*link):
             raise ValueError(f"{link!r} is no edge of {self.name}; {self._near_edges(link)}")
         return link[0], link[1]
 
     def _near_edges(self, link: Edge) -> str:
-        if link and link[0] in self.graph:
+        if isinstance(link, tuple | list) and link and link[0] in self.graph:
             return f"links of {link[0]} lead to {', '.join(map(str, list(self.graph[link[0]])[:8]))}"
         return f"links lead from a node to its neighbour, such as {self._routing.links.ends[0]!r}"
 

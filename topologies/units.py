@@ -4,10 +4,10 @@
 50000000000.0
 """
 
-KILO, MEGA, GIGA, TERA, PETA = 1e3, 1e6, 1e9, 1e12, 1e15
-MILLI, MICRO, NANO = 1e-3, 1e-6, 1e-9
+MEGA, GIGA, TERA = 1e6, 1e9, 1e12
+MILLI, MICRO = 1e-3, 1e-6
 
-KIB, MIB, GIB = 2**10, 2**20, 2**30
+MIB = 2**20
 
 GBIT = GIGA / 8
 """Bytes (or bytes/s) in a gigabit (per second), as network vendors count: 1e9 bits."""

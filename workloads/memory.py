@@ -1,22 +1,17 @@
 """Memory of a rank, itemised: model states, activations in flight, logits, gathered layers, runtime.
 
-Rows are bytes. Sources: mixed-precision Adam states, ZeRO, arXiv:1910.02054, section 3.1; activations,
-arXiv:2205.05198 with flash attention and without dropout.
+Rows are bytes. Source of activations: arXiv:2205.05198 with flash attention and without dropout.
 """
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from workloads.schedule import Action
+from workloads.optimizer import Adam
+from workloads.schedule import peak_in_flight
 from workloads.stages import Stage
 
 if TYPE_CHECKING:
     from workloads.step import TrainingStep
 
-MASTER_BYTES = 4
-"""An FP32 master copy of each parameter, kept where parameters are of lower precision."""
-ADAM_BYTES = 8
-"""Two FP32 moments of each parameter."""
 KEPT_LOGIT_BYTES = 4
 """The FP32 softmax of the loss, kept from forward to backward."""
 RUNTIME_BYTES = 1.5e9
@@ -66,9 +61,7 @@ def _rank_rows(step: "TrainingStep", rank: int) -> Rows:
 
 def _optimizer_bytes(step: "TrainingStep") -> int:
     """Optimizer bytes per parameter."""
-    if step.optimizer == "none":
-        return 0
-    return ADAM_BYTES + (MASTER_BYTES if step.rank_microbatch.element < MASTER_BYTES else 0)
+    return 0 if step.optimizer == "none" else Adam(step.rank_microbatch.element).state_bytes
 
 
 def _activations(step: "TrainingStep", rank: int, *, full: bool) -> float:
@@ -102,22 +95,3 @@ def _logits(step: "TrainingStep", rank: int) -> float:
     in_flight = peak_in_flight(step.schedule.orders[rank], [float(stage == last) for stage in range(last + 1)])
     per_logit = KEPT_LOGIT_BYTES * in_flight + step.rank_microbatch.element
     return logits[last] * step.rank_microbatch.tokens * per_logit
-
-
-def peak_in_flight(order: Iterable[Action], weights: Sequence[float]) -> float:
-    """The most that is held along one rank's order, where a microbatch on stage s holds weights[s] from F to B or W.
-
-    >>> order = [Action(0, kind, microbatch) for kind, microbatch in (("F", 0), ("F", 1), ("B", 0), ("B", 1))]
-    >>> peak_in_flight(order, [2.0])
-    4.0
-    """
-    held = peak = 0.0
-    for action in order:
-        for stage, kind, _, _ in action.parts or (action,):
-            if kind == "F":
-                held += weights[stage]
-        peak = max(peak, held)
-        for stage, kind, _, _ in action.parts or (action,):
-            if kind in ("B", "W"):
-                held -= weights[stage]
-    return peak

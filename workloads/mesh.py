@@ -4,18 +4,22 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from workloads.checks import is_whole
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
-    """The ranks of one group, in order along its axes."""
+    """The ranks of one group, in rank order whatever the order of its axes."""
 
     axes: tuple[str, ...]
     ranks: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DeviceMesh:
     """Named axes with their degrees, outermost first: the last axis is on neighbouring ranks.
+
+    The order of the axes is part of the value: in another order other ranks are neighbours.
 
     >>> mesh = DeviceMesh({"pp": 2, "dp": 3, "tp": 4})
     >>> mesh.size, mesh.coordinates(17)
@@ -28,8 +32,11 @@ class DeviceMesh:
 
     def __post_init__(self) -> None:
         for axis, degree in self.axes.items():
-            if degree < 1:
-                raise ValueError(f"{axis}={degree}: a degree is at least 1")
+            if not is_whole(degree, 1):
+                raise ValueError(f"{axis}={degree}: a degree is a whole number of at least 1")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DeviceMesh) and tuple(self.axes.items()) == tuple(other.axes.items())
 
     def __hash__(self) -> int:
         return hash(tuple(self.axes.items()))

@@ -26,6 +26,8 @@ class ParallelPlan:
     strategies: tuple[Strategy, ...]
 
     def __post_init__(self) -> None:
+        if not self.strategies:
+            raise ValueError("the plan is empty; write for example dp=8")
         axes = [strategy.axis for strategy in self.strategies]
         for axis in axes:
             if axes.count(axis) > 1:

@@ -1,8 +1,8 @@
 """The order in which pipeline ranks compute: actions, schedules, and the one checker for all of them.
 
 A schedule orders compute and knows nothing of bytes or time. Stage s feeds stage s + 1; with virtual
-stages a rank holds several. In flight a stage keeps a microbatch from the start of its F to the end of its
-B (or W): that is one *chunk* of memory.
+stages a rank holds several. A stage has a microbatch in flight from the start of its F to the end of its B
+(or W); what it keeps for it meanwhile is called a chunk in the literature.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +27,11 @@ class Action(NamedTuple):
     kind: str
     microbatch: int
     parts: tuple["Action", ...] = ()
+
+    @property
+    def singles(self) -> tuple["Action", ...]:
+        """Its two actions if it is an overlapped pair, else itself alone."""
+        return self.parts or (self,)
 
     def __str__(self) -> str:
         if self.parts:
@@ -80,8 +85,9 @@ class Schedule:
 
     @property
     def peak_in_flight(self) -> tuple[int, ...]:
-        """Most chunks that each rank holds at once, from the start of F to the end of B or W."""
-        return tuple(_peak(self.orders[rank]) for rank in range(self.ranks))
+        """The most that each rank has in flight at once, a microbatch on one stage counting 1."""
+        ones = [1] * self.stages
+        return tuple(int(peak_in_flight(self.orders[rank], ones)) for rank in range(self.ranks))
 
     def __str__(self) -> str:
         """Rank by step: every action one step wide, as early as its inputs allow; a dot waits."""
@@ -91,6 +97,23 @@ class Schedule:
         digits = len(str(self.ranks - 1))
         rows = (f"rank {rank:>{digits}}  {_row(steps[rank], width)}" for rank in range(self.ranks))
         return "\n".join([title, *(row.rstrip() for row in rows)])
+
+
+def peak_in_flight(order: Iterable[Action], weights: Sequence[float]) -> float:
+    """The most that is held along one rank's order, where a microbatch on stage s holds weights[s] while in flight.
+
+    Both parts of an overlapped pair are in flight together.
+
+    >>> order = [Action(0, kind, microbatch) for kind, microbatch in (("F", 0), ("F", 1), ("B", 0), ("B", 1))]
+    >>> peak_in_flight(order, [2.0])
+    4.0
+    """
+    held = peak = 0.0
+    for action in order:
+        held += sum(weights[single.stage] for single in action.singles if single.kind == "F")
+        peak = max(peak, held)
+        held -= sum(weights[single.stage] for single in action.singles if single.kind in ("B", "W"))
+    return peak
 
 
 def check(schedule: Schedule) -> None:
@@ -167,7 +190,7 @@ class _Walk:
                     return woken
                 step = max(step, done[need] + 1)
             steps.append((step, action))
-            for stage, kind, microbatch, _ in action.parts or (action,):
+            for stage, kind, microbatch, _ in action.singles:
                 output = (stage, "B" if kind == "I" else kind, microbatch)
                 done[output] = step
                 woken += self.sleepers.pop(output, ())
@@ -176,7 +199,7 @@ class _Walk:
 
     def needs(self, action: Action) -> Iterator[Output]:
         """F needs the F of the stage before, B or I the B or I of the stage after."""
-        for stage, kind, microbatch, _ in action.parts or (action,):
+        for stage, kind, microbatch, _ in action.singles:
             if kind == "F" and stage > 0:
                 yield stage - 1, "F", microbatch
             elif kind in ("B", "I") and stage < self.last:
@@ -195,18 +218,7 @@ class _Walk:
 
 def _actions(orders: Iterable[Iterable[Action]]) -> Iterator[Action]:
     """Every action of some orders, pairs taken apart."""
-    return (single for order in orders for action in order for single in action.parts or (action,))
-
-
-def _peak(order: Iterable[Action]) -> int:
-    """Most chunks in flight along one order; both parts of a pair are in flight together."""
-    held = peak = 0
-    for action in order:
-        kinds = [single.kind for single in action.parts or (action,)]
-        held += kinds.count("F")
-        peak = max(peak, held)
-        held -= kinds.count("B") + kinds.count("W")
-    return peak
+    return (single for order in orders for action in order for single in action.singles)
 
 
 def _row(steps: Sequence[tuple[int, Action]], width: int) -> str:

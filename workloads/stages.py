@@ -31,13 +31,28 @@ def layers_per_stage(layers: int, stages: int, layout: str | None = None) -> tup
     """
     if layout is None:
         return _default(layers, stages)
-    counts = _parse(layout)
+    counts = read_layout(layout)
     if len(counts) != stages or sum(counts) != layers:
         raise ValueError(
             f"layers={layout} gives {sum(counts)} layers to {len(counts)} stages; "
             f"the model has {layers} layers and the schedule {stages} stages"
         )
     return counts
+
+
+def read_layout(layout: str) -> tuple[int, ...]:
+    """Layers of each stage from text such as 7-8x14-7.
+
+    >>> read_layout("1-3x2-1")
+    (1, 3, 3, 1)
+    """
+    counts: list[int] = []
+    for part in layout.split("-"):
+        count, times, repeat = part.partition("x")
+        if not count.isdecimal() or (times and not repeat.isdecimal()) or int(repeat or 1) > 10_000:
+            raise ValueError(f"{part!r} in layers={layout} is neither a count nor count×repeat such as 8x14")
+        counts += [int(count)] * int(repeat or 1)
+    return tuple(counts)
 
 
 def layout_text(counts: Iterable[int]) -> str:
@@ -112,14 +127,3 @@ def _givers(stages: int, each: int, surplus: int) -> list[int]:
     ends = [stage for _ in range(each) for stage in (stages - 1, 0)] if stages > 1 else []
     inwards = chain.from_iterable((stages - 1 - depth, depth) for depth in range(1, stages // 2))
     return [*ends, *inwards, stages // 2][:surplus]
-
-
-def _parse(layout: str) -> tuple[int, ...]:
-    """Counts of a text such as 7-8x14-7."""
-    counts: list[int] = []
-    for part in layout.split("-"):
-        count, times, repeat = part.partition("x")
-        if not count.isdecimal() or (times and not repeat.isdecimal()) or int(repeat or 1) > 10_000:
-            raise ValueError(f"{part!r} in layers={layout} is neither a count nor count×repeat such as 8x14")
-        counts += [int(count)] * int(repeat or 1)
-    return tuple(counts)

@@ -1,6 +1,7 @@
 """One training step: a model, a plan and a batch, checked against each other."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -8,13 +9,13 @@ from numbers import Integral
 from typing import Any, Self, TypeVar, cast
 
 from workloads import models
+from workloads.checks import check_whole, nearest_multiples
 from workloads.modules import Microbatch
 from workloads.plan import ParallelPlan
 from workloads.plugins import unknown
 from workloads.program import Program
 from workloads.schedule import Schedule
 from workloads.stages import Stage, build_stages, layers_per_stage, layout_text
-from workloads.strategy import nearest_multiples
 from workloads.transformer import CONVENTIONS, Transformer
 
 PRECISIONS = {"bf16": 2, "fp16": 2, "fp32": 4}
@@ -81,6 +82,10 @@ class TrainingStep:
         size = f"batch {self.batch} × sequence {self.sequence} · microbatch {self.microbatch}"
         recompute = [] if self.recompute == "none" else [f"recompute {self.recompute}"]
         return " · ".join([self.model.name, str(self.plan), size, self.precision, *recompute])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self) if each.init}
+        return functools.partial(type(self), **fields), ()
 
     def replace(self, /, **changes: Any) -> Self:
         """The same step with other fields.
@@ -156,9 +161,8 @@ class TrainingStep:
 
     def _check_numbers(self) -> None:
         for name in ("batch", "sequence", "microbatch"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST:
-                raise ValueError(f"{name}={value!r} is not a whole number from 1 to {LARGEST}")
+            check_whole(name, getattr(self, name), 1, LARGEST)
+        self.model.check_sequence(self.sequence)
 
     def _check_names(self) -> None:
         known = {"precision": PRECISIONS, "recompute": RECOMPUTES, "optimizer": OPTIMIZERS, "convention": CONVENTIONS}

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from workloads.checks import is_whole
 from workloads.layers import Layer
 from workloads.modules import Microbatch
 from workloads.ops import Op
+from workloads.plugins import as_text
 
 if TYPE_CHECKING:
     from workloads.lowering.draft import Draft
@@ -35,13 +37,12 @@ class Strategy:
     degree: int
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.degree, int) and not isinstance(self.degree, bool)
-        if not whole or not 1 <= self.degree <= LARGEST_DEGREE:
+        if not is_whole(self.degree, 1, LARGEST_DEGREE):
             raise ValueError(f"{self.axis}={self.degree}: a degree is a whole number from 1 to {LARGEST_DEGREE}")
 
     def __str__(self) -> str:
         """The text that builds it: axis, degree, and the options that are not at their default."""
-        options = (f"{key}={_text(value)}" for key, value in self.options())
+        options = (f"{key}={as_text(value)}" for key, value in self.options())
         return ",".join([f"{self.axis}={self.degree}", *options])
 
     def options(self) -> Iterator[tuple[str, Any]]:
@@ -54,7 +55,7 @@ class Strategy:
     def warnings(self) -> Iterator[str]:
         """What the user should know; by default, that options of a degree of 1 change nothing."""
         if self.degree == 1:
-            yield from (f"{self.axis}=1: {key}={_text(value)} changes nothing" for key, value in self.options())
+            yield from (f"{self.axis}=1: {key}={as_text(value)} changes nothing" for key, value in self.options())
 
     def check(self, step: "TrainingStep") -> None:
         """Raise ValueError, with the numbers and the rule, if the step cannot be cut this way."""
@@ -62,6 +63,11 @@ class Strategy:
     def shard(self, layer: Layer) -> Layer:
         """The part of a layer that one rank computes."""
         return layer
+
+    @property
+    def splits_gradients(self) -> bool:
+        """Whether its ranks hold different gradients once these are reduced, so that a norm adds up over the axis."""
+        return True
 
     def share(self, state: str) -> float:
         """The share a rank keeps of the `parameters`, `gradients` or `optimizer` states of its sharded layers.
@@ -88,39 +94,3 @@ class Strategy:
     def marks(self) -> tuple[str, ...]:
         """Names of the ops after which a rank's gradients are final."""
         return ()
-
-
-def _text(value: Any) -> str:
-    """An option's value as one types it."""
-    return ("on" if value else "off") if isinstance(value, bool) else str(value)
-
-
-def check_switch(**switches: object) -> None:
-    """Refuse an option that is neither on nor off.
-
-    >>> check_switch(overlap=True)
-    """
-    for name, value in switches.items():
-        if value is not True and value is not False:
-            raise ValueError(f"{name}={value} is neither on nor off")
-
-
-def nearest_multiples(value: int, step: int) -> str:
-    """The positive multiples of `step` on both sides of `value`.
-
-    >>> nearest_multiples(100, 16), nearest_multiples(3, 16)
-    ('96 or 112', '16')
-    """
-    below = value // step * step
-    return f"{below} or {below + step}" if below else str(below + step)
-
-
-def nearest_divisors(number: int, value: int) -> str:
-    """The divisors of `number` on both sides of `value`.
-
-    >>> nearest_divisors(128, 3), nearest_divisors(32, 100)
-    ('2 or 4', '32')
-    """
-    below = next(each for each in range(min(value, number), 0, -1) if number % each == 0)
-    above = next((each for each in range(value, number + 1) if number % each == 0), None)
-    return f"{below} or {above}" if above else str(below)

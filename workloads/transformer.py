@@ -4,6 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Self
 
+from workloads.checks import check_switch, check_whole, nearest_divisors
 from workloads.plugins import unknown
 
 CONVENTIONS = ("causal", "full", "palm", "palm_causal")
@@ -55,17 +56,17 @@ class Transformer:
     positions: int = 0
 
     def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and self.name):
+            raise ValueError(f"name={self.name!r} is no name; it is a text such as the one that builds the model")
         for field, largest in LARGEST.items():
-            _check_whole(field, getattr(self, field), 0 if field in MAY_BE_ZERO else 1, largest)
-        for field in ("gated", "tied", "bias"):
-            if getattr(self, field) not in (True, False):
-                raise ValueError(f"{field}={getattr(self, field)!r} is neither on nor off")
+            check_whole(field, getattr(self, field), 0 if field in MAY_BE_ZERO else 1, largest)
+        check_switch(gated=self.gated, tied=self.tied, bias=self.bias)
         if self.norm not in NORMS:
             raise ValueError(unknown("norm", str(self.norm), NORMS))
         if self.heads % self.kv_heads:
             raise ValueError(
                 f"heads={self.heads} is not divisible by kv_heads={self.kv_heads}; "
-                f"nearest kv_heads: {_nearest_divisors(self.heads, self.kv_heads)}"
+                f"nearest kv_heads: {nearest_divisors(self.heads, self.kv_heads)}"
             )
 
     def replace(self, /, **changes: Any) -> Self:
@@ -147,8 +148,8 @@ class Transformer:
         """FLOPs of the forward pass alone: a third of `flops`."""
         if convention not in CONVENTIONS:
             raise ValueError(unknown("FLOPs convention", convention, CONVENTIONS))
-        _check_whole("tokens", tokens, 0, 10**18)
-        _check_whole("sequence", sequence, 1, 10**12)
+        check_whole("tokens", tokens, 0, 10**18)
+        self.check_sequence(sequence)
         if convention.startswith("palm"):
             weights = self.parameters()
         else:
@@ -157,16 +158,17 @@ class Transformer:
         attention = 2 * halves * self.layers * self.heads * self.head_dim * sequence
         return (2 * weights + attention) * tokens
 
+    def check_sequence(self, sequence: int) -> None:
+        """Refuse a sequence that is no positive whole number of tokens, or longer than the learned positions.
 
-def _check_whole(name: str, value: object, smallest: int, largest: int) -> None:
-    """Refuse what is not a whole number from `smallest` to `largest`."""
-    whole = isinstance(value, int) and not isinstance(value, bool) and smallest <= value <= largest
-    if not whole:
-        raise ValueError(f"{name}={value!r} is not a whole number from {smallest} to {largest}")
-
-
-def _nearest_divisors(number: int, wanted: int) -> str:
-    """The divisors of `number` on both sides of `wanted`, as words."""
-    below = next(value for value in range(min(wanted, number), 0, -1) if number % value == 0)
-    above = next((value for value in range(wanted, number + 1) if number % value == 0), None)
-    return str(below) if above is None else f"{below} or {above}"
+        >>> from workloads import models
+        >>> models.build("gpt3_175b").check_sequence(4096)
+        Traceback (most recent call last):
+        ValueError: sequence=4096 is longer than the 2048 learned positions of gpt3_175b; nearest: 2048
+        """
+        check_whole("sequence", sequence, 1, 10**12)
+        if self.vocab and 0 < self.positions < sequence:
+            raise ValueError(
+                f"sequence={sequence} is longer than the {self.positions} learned positions of {self.name}; "
+                f"nearest: {self.positions}"
+            )

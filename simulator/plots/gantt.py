@@ -288,7 +288,7 @@ def _entries(view: _View) -> Iterator[tuple[Patch | tuple[Patch, ...], str]]:
     if len(view.waits):
         yield Patch(facecolor=_IDLE, edgecolor=_WAIT, hatch="/////", linewidth=0), "waits for data"
     if view.idle:
-        yield Patch(color=_IDLE), "idle"
+        yield Patch(color=_IDLE), "nothing left to do"
 
 
 def _settled_width(ax: Axes) -> float:

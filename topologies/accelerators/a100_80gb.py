@@ -20,9 +20,8 @@ def build() -> Accelerator:
         usable_memory_bytes=81_920 * MIB,
         # Source: NVIDIA A100 80 GB data sheet.
         memory_bandwidth=2039 * GIGA,
-        # Source: NVIDIA A100 architecture white paper (108 SMs, 40 MB L2, 1410 MHz boost).
+        # Source: NVIDIA A100 architecture white paper (108 SMs, 1410 MHz boost).
         sm_count=108,
-        cache_bytes=40 * MEGA,
         clock_hertz=1410 * MEGA,
         source="NVIDIA A100 data sheet and white paper; github.com/stas00/ml-engineering, accelerator tables",
     )

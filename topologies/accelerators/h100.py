@@ -27,9 +27,8 @@ def build() -> Accelerator:
         usable_memory_bytes=81_559 * MIB,
         # 5120 bit × 2.619 GHz × 2 / 8. Source: stas00/ml-engineering, accelerator tables.
         memory_bandwidth=3352 * GIGA,
-        # Source: NVIDIA H100 architecture white paper (SXM5: 132 SMs, 50 MB L2).
+        # Source: NVIDIA H100 architecture white paper (SXM5: 132 SMs).
         sm_count=132,
-        cache_bytes=50 * MEGA,
         # The clock behind the published peaks; older documents list 1980 MHz. Source: stas00/ml-engineering.
         clock_hertz=1830 * MEGA,
         source="NVIDIA H100 data sheet and white paper; github.com/stas00/ml-engineering, accelerator tables",

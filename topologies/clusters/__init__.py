@@ -19,15 +19,12 @@ def names() -> list[str]:
     return FOLDER.names()
 
 
-def build(text: str, **sizes: Any) -> "Topology":
+def build(text: str, /, **sizes: Any) -> "Topology":
     """The cluster that a text names, with options in the text, as keywords, or both.
 
     >>> build("dgx_h100,nodes=4").size, build("dgx_h100", nodes=4).name
     (32, 'dgx_h100,nodes=4')
     """
-    name, options = parse(text)
-    twice = sorted(options.keys() & sizes.keys())
-    if twice:
-        raise ValueError(f"{twice[0]} is given in {text!r} and as {twice[0]}={sizes[twice[0]]}; give it once")
-    topology: Topology = FOLDER.build(name, **options, **sizes)
+    name, sizes = parse(text, **sizes)
+    topology: Topology = FOLDER.build(name, **sizes)
     return topology

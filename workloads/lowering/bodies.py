@@ -6,7 +6,7 @@ from typing import NamedTuple
 from workloads.lowering.draft import RECV, Draft, waiting
 from workloads.lowering.messages import Message
 from workloads.modules import Microbatch
-from workloads.ops import P2P, Op
+from workloads.ops import Op
 from workloads.program import Block
 from workloads.stages import Shape, Stage
 from workloads.strategy import Strategy
@@ -74,19 +74,7 @@ class Bodies:
         if ends.opened and body.user >= 0:
             ops[body.user] = waiting(ops[body.user], ends.opened)
         if ends.incoming:
-            ops.insert(0, self._message(RECV, ends.incoming, ()))
+            ops.insert(0, ends.incoming.op(RECV, self.message_bytes))
         if ends.outgoing:
-            ops.append(self._message(SEND, ends.outgoing, body.producer))
+            ops.append(ends.outgoing.op(SEND, self.message_bytes, after=body.producer))
         return ops
-
-    def _message(self, kind: str, message: Message, after: tuple[str, ...]) -> P2P:
-        """One end of a message along the pipeline."""
-        return P2P(
-            name=kind,
-            kind=kind,
-            after=after,
-            axis="pp",
-            offset=message.offset,
-            bytes=self.message_bytes,
-            tag=message.tag,
-        )

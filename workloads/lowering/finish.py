@@ -4,13 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from workloads.ops import Collective, Compute, Op
+from workloads.optimizer import Adam
 
 if TYPE_CHECKING:
     from workloads.step import TrainingStep
 
-OPTIMIZER_BYTES = (14, 16)
-"""Bytes a fused Adam reads and writes per parameter, 30 in all: gradient, FP32 master weight and two moments read;
-these three, the parameter and the cleared gradient written."""
 SCALAR_BYTES = 8
 
 
@@ -50,8 +48,13 @@ def _tied(step: "TrainingStep", after: tuple[str, ...]) -> Op:
 
 
 def _optimizer(step: "TrainingStep", parameters: float, ready: tuple[str, ...]) -> Iterator[Op]:
-    """Gradient norm over the rank's share, one scalar all-reduce per axis (as torchtitan does), the update."""
+    """Gradient norm over the rank's share, one scalar all-reduce per axis (as torchtitan does), the update.
+
+    The norm adds up over the axes whose ranks hold different gradients: tp, pp, fsdp, and dp with zero=1. Plain
+    dp has the same gradients on all of its ranks.
+    """
     precision, element = step.rank_microbatch.dtype, step.rank_microbatch.element
+    adam = Adam(element)
     previous = "gradient_norm"
     yield Compute(
         name=previous,
@@ -62,12 +65,17 @@ def _optimizer(step: "TrainingStep", parameters: float, ready: tuple[str, ...]) 
         dtype=precision,
     )
     for strategy in reversed(step.plan.strategies):
-        if strategy.degree > 1:
+        if strategy.degree > 1 and strategy.splits_gradients:
             yield _scalar(strategy.axis, previous)
             previous = f"gradient_norm.{strategy.axis}"
-    read, write = (parameters * per_parameter for per_parameter in OPTIMIZER_BYTES)
-    after = (previous,) if previous != "gradient_norm" else ()
-    yield Compute(name="optimizer", kind="optimizer", after=after, read_bytes=read, write_bytes=write, dtype="fp32")
+    yield Compute(
+        name="optimizer",
+        kind="optimizer",
+        after=(previous,) if previous != "gradient_norm" else (),
+        read_bytes=parameters * adam.read_bytes,
+        write_bytes=parameters * adam.written_bytes,
+        dtype="fp32",
+    )
 
 
 def _scalar(axis: str, after: str) -> Op:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from workloads.ops import P2P
 from workloads.schedule import Action, Schedule
 
 DIRECTION = {"F": "F", "B": "B", "I": "B"}
@@ -19,6 +20,16 @@ class Message(NamedTuple):
 
     offset: int
     tag: str
+
+    def op(self, kind: str, size: float, *, after: tuple[str, ...] = (), mode: str = "latency") -> P2P:
+        """One end of the hop, a `send` or a `recv` of `size` bytes.
+
+        >>> Message(1, "F").op("send", 8.0).offset
+        1
+        """
+        return P2P(
+            name=kind, kind=kind, after=after, axis="pp", offset=self.offset, bytes=size, tag=self.tag, mode=mode
+        )
 
 
 class Hops:
@@ -81,4 +92,4 @@ def _actions(schedule: Schedule) -> Iterator[tuple[int, Action]]:
     """Every single action with its rank, in order; pairs taken apart."""
     for rank, order in schedule.orders.items():
         for action in order:
-            yield from ((rank, single) for single in action.parts or (action,))
+            yield from ((rank, single) for single in action.singles)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from workloads.lowering.messages import Hops
 from workloads.mesh import DeviceMesh
-from workloads.ops import P2P, Compute, Op
+from workloads.ops import Compute, Op
 from workloads.program import Block, BlockKey, Program, Replay
 from workloads.schedule import Action, Schedule
 
@@ -55,9 +55,6 @@ class TimedSchedule:
         factor = self.factors[action.stage] if self.factors else 1.0
         kernel = Compute(name=action.kind, kind="timed", flops=self.times[action.kind] * factor / virtual)
         into, out = hops.incoming(action.stage, action.kind), hops.outgoing(action.stage, action.kind)
-        received = [self._message("recv", into.offset, into.tag)] if into else []
-        sent = [self._message("send", out.offset, out.tag)] if out else []
+        received = [into.op("recv", 0.0, mode=self.mode)] if into else []
+        sent = [out.op("send", 0.0, mode=self.mode)] if out else []
         return [*received, kernel, *sent]
-
-    def _message(self, kind: str, offset: int, tag: str) -> P2P:
-        return P2P(name=kind, kind=kind, axis="pp", offset=offset, bytes=0.0, tag=tag, mode=self.mode)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from workloads.plugins import Folder, parse
+from workloads.plugins import Folder, as_text, parse
 from workloads.transformer import Transformer
 
 _FOLDER = Folder("workloads.models", "model")
@@ -17,7 +17,7 @@ def names() -> list[str]:
     return _FOLDER.names()
 
 
-def build(name: str, **changes: Any) -> Transformer:
+def build(text: str, /, **changes: Any) -> Transformer:
     """A published model by name or text, with changes to its fields.
 
     A changed model is named by the text that builds it, so that it never passes for the published one.
@@ -27,16 +27,9 @@ def build(name: str, **changes: Any) -> Transformer:
     >>> build("llama3_8b,layers=16", tied=True).name
     'llama3_8b,layers=16,tied=on'
     """
-    name, written = parse(name)
-    twice = next((key for key in changes if key in written), None)
-    if twice is not None:
-        raise ValueError(f"{twice} is given twice: {written[twice]!r} in the text, {changes[twice]!r} beside it")
-    changes = written | changes
+    name, changes = parse(text, **changes)
+    if "name" in changes:
+        raise ValueError(f"name={changes['name']}: a model is named by the text that builds it; replace() renames one")
     model: Transformer = _FOLDER.module(name).build(**changes)
-    return model.replace(name=_label(name, changes)) if changes and "name" not in changes else model
-
-
-def _label(name: str, changes: dict[str, Any]) -> str:
-    """The text that builds a changed model."""
-    words = {key: ("on" if value else "off") if isinstance(value, bool) else value for key, value in changes.items()}
-    return ",".join([name, *(f"{key}={value}" for key, value in words.items())])
+    label = ",".join([name, *(f"{key}={as_text(value)}" for key, value in changes.items())])
+    return model.replace(name=label) if changes else model

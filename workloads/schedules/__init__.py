@@ -25,10 +25,33 @@ def build(name: str, stages: int, microbatches: int, **options: Any) -> Schedule
     >>> build("interleaved,virtual=4", stages=4, microbatches=8).stages
     16
     """
-    name, written = parse(name)
-    beside = {"stages": stages, "microbatches": microbatches, **options}
-    twice = next((key for key in beside if key in written), None)
-    if twice is not None:
-        raise ValueError(f"{twice} is given twice: {written[twice]!r} in the text, {beside[twice]!r} beside it")
-    schedule: Schedule = _FOLDER.build(name, stages, microbatches, **written, **options)
+    name, options = parse(name, stages=stages, microbatches=microbatches, **options)
+    schedule: Schedule = _FOLDER.build(name, **options)
     return schedule
+
+
+def resolve(name: str) -> str:
+    """The schedule that a name or an alias means.
+
+    >>> resolve("1f1b")
+    'one_f_one_b'
+    """
+    return _FOLDER.resolve(name)
+
+
+def options(name: str) -> list[str]:
+    """Names of the options that a schedule takes beside stages and microbatches.
+
+    >>> options("interleaved")
+    ['virtual', 'group', 'strict']
+    """
+    return list(defaults(name))
+
+
+def defaults(name: str) -> dict[str, Any]:
+    """The options of a schedule with their defaults.
+
+    >>> defaults("interleaved")["virtual"]
+    2
+    """
+    return _FOLDER.defaults(name, after=2)

@@ -1,10 +1,12 @@
 """What the schedules share: placing stages in a loop, alternating F and B, refusing bad counts."""
 
+import math
 from collections.abc import Sequence
 
+from workloads.checks import is_whole
 from workloads.schedule import Action, Schedule
 
-MOST_CHUNKS = 4_000_000
+MOST_FORWARDS = 4_000_000
 
 
 def looped(
@@ -29,14 +31,13 @@ def alternate(forwards: Sequence[Action], backwards: Sequence[Action], warmup: i
 
 def check_counts(**counts: int) -> None:
     """Refuse counts that are no positive whole numbers, and products beyond any real step."""
-    chunks = 1
     for name, value in counts.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if not is_whole(value, 1):
             raise ValueError(f"{name}={value!r}: a schedule needs a whole number of at least 1")
-        chunks *= value
-    if chunks > MOST_CHUNKS:
+    forwards = math.prod(counts.values())
+    if forwards > MOST_FORWARDS:
         product = " × ".join(f"{name}={value}" for name, value in counts.items())
-        raise ValueError(f"{product} = {chunks} chunks; at most {MOST_CHUNKS} can be scheduled")
+        raise ValueError(f"{product} = {forwards} chunks; at most {MOST_FORWARDS} can be scheduled")
 
 
 def few_microbatches(stages: int, microbatches: int) -> tuple[str, ...]:

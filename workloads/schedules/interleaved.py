@@ -2,11 +2,14 @@
 
 Source: Megatron-LM, arXiv:2104.04473, section 2.2, and its `schedules.py`; microbatches a round as a free
 choice: The Llama 3 Herd of Models, arXiv:2407.21783, section 3.3.2. With v virtual stages a rank the bubble
-shrinks to (p-1)/(vm+p-1); rank r holds at most min(mv, (v-1)g + 2(p-r-1) + 1) chunks, g microbatches a round.
+shrinks to (p-1)/(vm+p-1); rank r has at most min(mv, (v-1)g + 2(p-r-1) + 1) in flight, g microbatches a round.
 """
 
+from collections.abc import Iterator
+
+from workloads.checks import check_switch
 from workloads.schedule import Action, Schedule
-from workloads.schedules._orders import alternate, check_counts, looped
+from workloads.schedules._orders import alternate, check_counts, few_microbatches, looped
 
 
 def build(
@@ -15,7 +18,8 @@ def build(
     """Rounds of `group` microbatches (default: as many as ranks) through each of `virtual` stages a rank.
 
     `strict` refuses rounds that are shorter than the pipeline, the last one included: they enlarge the bubble
-    or can never finish. `strict=False` generates whatever can finish, with a warning.
+    or can never finish. `strict=False` generates whatever can finish, with a warning. One virtual stage a rank
+    has no rounds: any number of microbatches will do.
 
     >>> print(build(2, 2, virtual=2))
     interleaved: ranks=2 stages=4 microbatches=2
@@ -24,15 +28,25 @@ def build(
     """
     check_counts(stages=stages, virtual=virtual, microbatches=microbatches)
     check_counts(group=stages if group is None else group)
-    if strict not in (True, False):
-        raise ValueError(f"strict={strict!r} is neither on nor off")
+    check_switch(strict=strict)
     size = stages if group is None or virtual == 1 else group
-    problem = _short_round(stages, microbatches, size) if virtual > 1 or microbatches < stages else ""
+    problem = _short_round(stages, microbatches, size) if virtual > 1 else ""
     if problem and strict:
         raise ValueError(problem)
-    idle = f"group={group} changes nothing with virtual=1" if virtual == 1 and group is not None else ""
     orders = [_order(rank, stages, microbatches, virtual, size) for rank in range(stages)]
-    return looped("interleaved", orders, virtual=virtual, warnings=tuple(filter(None, (problem, idle))))
+    if virtual == 1:
+        warnings = (*_idle_options(group, strict=strict), *few_microbatches(stages, microbatches))
+    else:
+        warnings = (problem or "strict=off changes nothing: no round is short",) if not strict else ()
+    return looped("interleaved", orders, virtual=virtual, warnings=warnings)
+
+
+def _idle_options(group: int | None, *, strict: bool) -> Iterator[str]:
+    """Options without effect on one virtual stage a rank, where nothing goes round."""
+    if group is not None:
+        yield f"group={group} changes nothing with virtual=1"
+    if not strict:
+        yield "strict=off changes nothing with virtual=1"
 
 
 def _short_round(stages: int, microbatches: int, group: int) -> str:

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from workloads.checks import check_switch, is_whole
 from workloads.modules import Microbatch
 from workloads.ops import Collective, Op
-from workloads.strategy import Strategy, check_switch
+from workloads.plugins import as_text
+from workloads.strategy import Strategy
 
 if TYPE_CHECKING:
     from workloads.lowering.draft import Draft
@@ -35,6 +37,17 @@ class Data(Strategy):
     zero: int = 0
     bucket: float | None = None
     overlap: bool = True
+
+    def warnings(self) -> Iterator[str]:
+        """Without overlap there are no buckets to size."""
+        yield from Strategy.warnings(self)
+        if self.degree > 1 and self.bucket is not None and not self.overlap:
+            yield f"dp={self.degree}: bucket={as_text(self.bucket)} changes nothing with overlap=off"
+
+    @property
+    def splits_gradients(self) -> bool:
+        """ZeRO-1 leaves each rank its share; without it all have the same gradients."""
+        return self.zero > 0
 
     def share(self, state: str) -> float:
         """ZeRO-1 keeps a share of the optimizer's states."""
@@ -105,8 +118,10 @@ def _buckets(draft: "Draft", limit: float) -> Iterator[tuple[int, str, float]]:
 def build(degree: int, zero: int = 0, bucket: float | None = None, overlap: bool = True) -> Strategy:
     """Data parallelism over `degree` replicas."""
     check_switch(overlap=overlap)
-    if zero not in (0, 1) or isinstance(zero, bool):
-        raise ValueError(f"zero={zero}: dp has zero=0 or zero=1; for sharded parameters use fsdp={degree}")
-    if bucket is not None and not (isinstance(bucket, int | float) and bucket >= 1):
-        raise ValueError(f"bucket={bucket}: a bucket is a number of bytes, at least 1; default: 40e6 elements or more")
-    return Data(degree, zero, bucket, overlap)
+    if not is_whole(zero, 0, 1):
+        raise ValueError(f"zero={as_text(zero)}: dp has zero=0 or zero=1; for sharded parameters use fsdp={degree}")
+    number = isinstance(bucket, int | float) and not isinstance(bucket, bool)
+    if bucket is not None and not (number and bucket >= 1):
+        size = as_text(bucket)
+        raise ValueError(f"bucket={size}: a bucket is a number of bytes, at least 1; default: 40e6 elements or more")
+    return Data(degree, zero, None if bucket is None else float(bucket), overlap)

@@ -8,14 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from workloads.checks import check_switch, is_whole
 from workloads.ops import Collective
-from workloads.strategy import Strategy, check_switch
+from workloads.plugins import as_text
+from workloads.strategy import Strategy
 
 if TYPE_CHECKING:
     from workloads.lowering.draft import Draft, Unit
 
 MARK = "fsdp.gradients"
 SCATTERS = "fsdp_reduce"
+MOST_AHEAD = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,8 @@ class FullyShardedData(Strategy):
 def build(degree: int, reshard: bool = True, prefetch: int = 1) -> Strategy:
     """Fully sharded data parallelism over `degree` ranks."""
     check_switch(reshard=reshard)
-    if not isinstance(prefetch, int) or isinstance(prefetch, bool) or not 0 <= prefetch <= 1000:
-        raise ValueError(f"prefetch={prefetch}: the number of units gathered ahead is from 0 to 1000")
+    if not is_whole(prefetch, 0, MOST_AHEAD):
+        raise ValueError(
+            f"prefetch={as_text(prefetch)}: a whole number of units from 0 to {MOST_AHEAD} is gathered ahead"
+        )
     return FullyShardedData(degree, reshard, prefetch)

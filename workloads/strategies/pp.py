@@ -1,13 +1,13 @@
 """Pipeline parallelism: ranks hold stages of consecutive layers, and a schedule orders their microbatches."""
 
 import dataclasses
-import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from workloads.plugins import as_text, unknown
 from workloads.schedule import Schedule
-from workloads.stages import layers_per_stage
+from workloads.stages import layers_per_stage, layout_text, read_layout
 from workloads.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -49,13 +49,25 @@ class Pipeline(Strategy):
 
 
 def build(degree: int, schedule: str = "one_f_one_b", layers: str | int | None = None, **extra: Any) -> Pipeline:
-    """Pipeline parallelism of `degree` ranks; further options go to the schedule (virtual, group, strict …)."""
-    from workloads import schedules
-    from workloads.plugins import unknown
+    """Pipeline parallelism of `degree` ranks; further options go to the schedule (virtual, group, strict …).
 
-    schedule = str(schedule)
-    known = list(inspect.signature(schedules._FOLDER.module(schedule).build).parameters)[2:]
+    Aliases, the order of options and options at their default make no difference.
+
+    >>> print(build(4, schedule="1f1b"), build(4, schedule="interleaved", group=8, virtual=2))
+    pp=4 pp=4,schedule=interleaved,group=8
+    """
+    from workloads import schedules
+
+    schedule = as_text(schedule)
+    defaults = schedules.defaults(schedule)
     for key in extra:
-        if key not in known:
-            raise ValueError(unknown(f"option of pp,schedule={schedule}", key, ["schedule", "layers", *known]))
-    return Pipeline(degree, schedule, None if layers is None else str(layers), tuple(extra.items()))
+        if key not in defaults:
+            raise ValueError(unknown(f"option of pp,schedule={schedule}", key, ["schedule", "layers", *defaults]))
+    changed = ((key, extra[key]) for key in defaults if key in extra and not _same(extra[key], defaults[key]))
+    layout = None if layers is None else layout_text(read_layout(as_text(layers)))
+    return Pipeline(degree, schedules.resolve(schedule), layout, tuple(changed))
+
+
+def _same(value: object, default: object) -> bool:
+    """Equal and of one type: `strict=1` is not `strict=on`, and is for the schedule to refuse."""
+    return value == default and type(value) is type(default)

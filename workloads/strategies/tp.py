@@ -7,9 +7,10 @@ the replicated norms need no collective of their own (they are 1e-4 of a layer's
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from workloads.checks import check_switch, nearest_divisors, nearest_multiples
 from workloads.layers import Layer
 from workloads.modules import Split
-from workloads.strategy import Strategy, check_switch, nearest_divisors, nearest_multiples
+from workloads.strategy import Strategy
 
 if TYPE_CHECKING:
     from workloads.step import TrainingStep

@@ -1,0 +1,70 @@
+"""Folding and short cuts change nothing: whole steps on random plans, clusters and faults."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import topologies
+from simulator import simulate
+from workloads import TrainingStep
+
+SMALL = "llama3_8b,layers=6,hidden=1024,heads=16,kv_heads=8,head_dim=64,ffn=4096,vocab=4096"
+
+
+@st.composite
+def plans(draw):
+    """Any order of axes, at most 16 ranks, with the options that move work about."""
+    options = {
+        "pp": st.sampled_from(["", ",schedule=gpipe", ",schedule=interleaved,virtual=2"]),
+        "dp": st.sampled_from(["", ",zero=1", ",overlap=off", ",bucket=1e6"]),
+        "fsdp": st.sampled_from(["", ",reshard=off", ",prefetch=2"]),
+        "tp": st.sampled_from(["", ",sp=off"]),
+    }
+    axes = draw(st.permutations(["pp", draw(st.sampled_from(["dp", "fsdp"])), "tp"]))
+    degrees = draw(st.sampled_from([(2, 2, 2), (4, 2, 1), (2, 4, 2), (2, 2, 4), (1, 4, 4), (1, 2, 4), (2, 4, 1)]))
+    parts = [f"{axis}={degree}" + (draw(options[axis]) if degree > 1 else "") for axis, degree in zip(axes, degrees, strict=True)]
+    return " ".join(parts)
+
+
+@st.composite
+def clusters(draw, ranks):
+    """A cluster of so many ranks, with up to two faults."""
+    kinds = [f"flat,ranks={ranks},bandwidth=5e9", f"flat,ranks={ranks}", f"dgx_h100,nodes={ranks // 8}", f"llama3_cluster,gpus={ranks}"]
+    cluster = topologies.build(draw(st.sampled_from(kinds)))
+    for _ in range(draw(st.integers(0, 2))):
+        if draw(st.booleans()):
+            cluster = cluster.degrade(rank=draw(st.integers(0, ranks - 1)), compute=draw(st.sampled_from([0.5, 0.9])))
+        else:
+            cluster = cluster.degrade(link=draw(st.sampled_from(cluster.links.ends)), bandwidth=0.5)
+    return cluster
+
+
+def times(result):
+    """Start, transfer and end of every op of every rank, in program order."""
+    frame = result.to_frame("spans", expand=True)
+    frame = frame.sort_values(["rank", "stream", "stage", "action", "microbatch", "name"], kind="stable")
+    return frame[["start_seconds", "began_seconds", "end_seconds"]].to_numpy()
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_folding_and_short_cuts_change_nothing(data):
+    """Folded and unfolded runs are equal to the bit; short cuts, which shift templates, to 1e-9."""
+    step = TrainingStep(SMALL, data.draw(plans()), batch=16, sequence=512)
+    cluster = data.draw(clusters(step.plan.world_size))
+    folded, unfolded = (simulate(step, cluster, fold=fold, shortcuts=False) for fold in (True, False))
+    assert np.array_equal(times(folded), times(unfolded))
+    short = simulate(step, cluster)
+    assert times(short) == pytest.approx(times(folded), rel=1e-9, abs=1e-12)
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_actions_fold_too(data):
+    """`actions` folds as exactly as `ops`, and is never slower by more than what it cannot see: anomalies of order."""
+    step = TrainingStep(SMALL, data.draw(plans()), batch=16, sequence=512)
+    cluster = data.draw(clusters(step.plan.world_size))
+    folded, unfolded = (simulate(step, cluster, fold=fold, detail="actions").step_time for fold in (True, False))
+    assert folded == pytest.approx(unfolded, rel=1e-9)
+    assert folded <= 1.05 * simulate(step, cluster).step_time
