@@ -1,10 +1,11 @@
 """The detail level `actions`: every run of a schedule action is one piece of work."""
 
+from simulator.blocks import Run
 from simulator.engine import ClassState, Engine, Waits
 from simulator.recording import RunRecord
 from simulator.script import QueuedRun
 from simulator.template import Template
-from simulator.templates import Templates
+from simulator.templates import Crew, Templates
 
 
 class Actions:
@@ -18,12 +19,18 @@ class Actions:
 
     def __init__(self, engine: Engine, templates: Templates) -> None:
         self._engine, self._templates = engine, templates
+        self._whole: dict[tuple[Crew, int, Run], bool] = {}
 
     def replay(self, state: ClassState, step: QueuedRun) -> Waits | None:
-        """Replay a run as one piece of work."""
-        if state.tails and any(tail.is_alive for tail in state.tails.values()):
-            return None
-        found = self._templates.find(state.rank_class, step.run)
+        """Replay a run as one piece of work, or op by op; whoever comes first decides for all that it joins."""
+        crew = self._templates.crew(state.rank_class, step.run)
+        key = crew, step.position, step.run
+        whole = self._whole.get(key)
+        if whole is None:
+            whole = not (state.tails and any(tail.is_alive for tail in state.tails.values()))
+            if len(crew.rank_classes) > 1:
+                self._whole[key] = whole
+        found = self._templates.find(state.rank_class, step.run) if whole else None
         return None if found is None else self._work(state, step, found)
 
     def _work(self, state: ClassState, step: QueuedRun, found: Template) -> Waits:

@@ -8,7 +8,6 @@ from topologies import Accelerator
 from topologies.plugins import unknown
 from workloads.ops import Compute
 
-
 KINDS = ("gemm", "attention", "attention_backward", "elementwise", "embedding", "loss", "optimizer")
 """Kinds of kernels that the roofline knows."""
 

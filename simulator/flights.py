@@ -8,9 +8,9 @@ all legs go on op by op from where they are.
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-import simpy
 from simpy.events import Event
 
+from simulator.blocks import Run
 from simulator.engine import ClassState, Engine, Underway, Waits
 from simulator.progress import Progress
 from simulator.quotient import Stretch
@@ -23,28 +23,30 @@ from simulator.templates import Crew, Templates
 
 
 class Leg:
-    """One rank class's part of a flight.
+    """One rank class's part of a flight, which lands at `lands`.
 
     `late` is how long it waits for the host; `resumed` is there once the flight is opened.
     """
 
-    __slots__ = ("event", "late", "resumed", "state", "step", "template")
+    __slots__ = ("delay", "event", "lands", "late", "resumed", "state", "step", "template")
+    event: Event
 
-    def __init__(self, environment: simpy.Environment, state: ClassState, step: QueuedRun, template: Template) -> None:
+    def __init__(self, start: float, state: ClassState, step: QueuedRun, template: Template) -> None:
         self.state, self.step, self.template = state, step, template
-        self.late = template.late(step.host - environment.now, state.script.interval)
-        self.event: Event = environment.timeout(template.length + self.late)
+        self.late = template.late(step.host - start, state.script.interval)
+        self.delay = template.length + self.late
+        self.lands = start + self.delay
         self.resumed: Mapping[int, Underway | None] | None = None
 
 
 class Flight:
-    """A run of some rank classes that is being replayed as one since `start`; `aloft` are the legs still under way."""
+    """A run that is being replayed as one since `start`; `aloft` are those of its legs that are under way."""
 
-    __slots__ = ("aloft", "links", "start", "step")
+    __slots__ = ("aloft", "legs", "links", "start", "step")
 
-    def __init__(self, step: QueuedRun, links: frozenset[int], start: float) -> None:
-        self.step, self.links, self.start = step, links, start
-        self.aloft: dict[int, Leg] = {}
+    def __init__(self, step: QueuedRun, legs: Mapping[int, Leg], links: frozenset[int], start: float) -> None:
+        self.step, self.legs, self.links, self.start = step, legs, links, start
+        self.aloft = set(legs)
 
 
 class Gathering:
@@ -64,7 +66,7 @@ class Flights:
         self._engine, self._templates, self._network = engine, templates, network
         self._by_class: dict[int, Flight] = {}
         self._by_link: dict[int, Flight] = {}
-        self._gatherings: dict[tuple[Crew, int], Gathering] = {}
+        self._gatherings: dict[tuple[Crew, int, Run], Gathering] = {}
 
     def replay(self, state: ClassState, step: QueuedRun) -> Waits | None:
         """Replay a run as one, unless something foreign is in its way already."""
@@ -76,7 +78,7 @@ class Flights:
 
     def _gather(self, state: ClassState, step: QueuedRun, crew: Crew) -> Waits:
         """Wait for the others until the end of this instant, and take off together or not at all."""
-        key = crew, step.position
+        key = crew, step.position, step.run
         gathering = self._gatherings.get(key)
         if gathering is None:
             gathering = self._gatherings[key] = Gathering(step, Event(self._engine.environment))
@@ -88,7 +90,7 @@ class Flights:
         else:
             yield from self._fly(flight, state.rank_class.index)
 
-    def _decide(self, key: tuple[Crew, int]) -> None:
+    def _decide(self, key: tuple[Crew, int, Run]) -> None:
         """The instant is over: take off if everybody is there."""
         gathering = self._gatherings.pop(key)
         crew, states = key[0], gathering.states
@@ -101,17 +103,19 @@ class Flights:
             return None
         if self._engine.context.network.busy(crew.links) or any(link in self._by_link for link in crew.links):
             return None
-        found = [self._templates.find(state.rank_class, step.run) for state in states]
-        now = self._engine.environment.now
-        flight = Flight(step, crew.links, now)
-        for state, template in zip(states, found, strict=True):
-            simple = template is not None and template.serial and len(states) == 1
-            if template is None or not (simple or self._in_time(state, step, template)):
+        environment = self._engine.environment
+        legs: dict[int, Leg] = {}
+        for state in states:
+            template = self._templates.find(state.rank_class, step.run)
+            if template is None:
                 return None
-        for state, template in zip(states, found, strict=True):
-            if template is not None:
-                flight.aloft[state.rank_class.index] = Leg(self._engine.environment, state, step, template)
-        self._by_class.update(dict.fromkeys(flight.aloft, flight))
+            if not (template.serial and len(states) == 1) and not self._in_time(state, step, template):
+                return None
+            legs[state.rank_class.index] = Leg(environment.now, state, step, template)
+        for leg in legs.values():
+            leg.event = environment.timeout(leg.delay)
+        flight = Flight(step, legs, crew.links, environment.now)
+        self._by_class.update(dict.fromkeys(legs, flight))
         self._by_link.update(dict.fromkeys(crew.links, flight))
         return flight
 
@@ -121,8 +125,9 @@ class Flights:
 
     def _fly(self, flight: Flight, rank_class: int) -> Waits:
         """What a rank class goes through in a flight: to the end of its leg, or op by op from where that was opened."""
-        leg = flight.aloft[rank_class]
-        yield leg.event
+        leg = flight.legs[rank_class]
+        if leg.resumed is None:
+            yield leg.event
         state, step = leg.state, leg.step
         if leg.resumed is not None:
             yield from self._engine.step_through(state, step.position, step.run, leg.resumed)
@@ -137,30 +142,33 @@ class Flights:
 
     def _land(self, flight: Flight, rank_classes: Iterable[int]) -> None:
         for rank_class in rank_classes:
-            del flight.aloft[rank_class], self._by_class[rank_class]
+            flight.aloft.remove(rank_class)
+            del self._by_class[rank_class]
         if not flight.aloft:
             for link in flight.links:
                 del self._by_link[link]
 
-    def links(self, stretch: Stretch) -> None:
+    def entering(self, stretch: Stretch) -> None:
         """A flow is about to enter links: open the flights that use them."""
         for link in stretch.loads:
             if link in self._by_link:
                 self._open(self._by_link[link])
 
-    def rank_class(self, index: int) -> None:
-        """A transfer is about to hold a rank class's SMs: open its flight."""
-        if index in self._by_class:
-            self._open(self._by_class[index])
+    def holding(self, rank_class: int) -> None:
+        """Something is about to take of a rank class's SMs: open its flight."""
+        if rank_class in self._by_class:
+            self._open(self._by_class[rank_class])
 
     def _open(self, flight: Flight) -> None:
-        """Go on op by op: rehearse the run up to now, and take over what was in progress then."""
-        legs, environment = dict(flight.aloft), self._engine.environment
-        self._land(flight, list(legs))
-        elapsed, step = environment.now - flight.start, flight.step
-        interval = next(iter(legs.values())).state.script.interval
-        crew = self._templates.crew(next(iter(legs.values())).state.rank_class, step.run)
-        runs = dict.fromkeys(crew.rank_classes, step.run)
+        """Go on op by op: rehearse the run up to now, and take over what was in progress then.
+
+        Legs that land at this very instant have nothing left to take over.
+        """
+        environment, step = self._engine.environment, flight.step
+        legs = {index: flight.legs[index] for index in flight.aloft if flight.legs[index].lands > environment.now}
+        self._land(flight, legs)
+        elapsed, interval = environment.now - flight.start, flight.legs[min(flight.legs)].state.script.interval
+        runs = dict.fromkeys(flight.legs, step.run)
         rehearsal = rehearse(self._engine.quotient, runs, self._network, step.host - flight.start, interval)
         if elapsed > 0:
             rehearsal.environment.run(until=elapsed)

@@ -51,9 +51,9 @@ def replay(whole: Quotient, scripts: Sequence[Script], options: ReplayOptions) -
     elif options.shortcuts:
         flights = Flights(engine, templates, options.network)
         engine.shortcuts = flights
-        engine.context.holding = flights.rank_class
+        engine.context.holding = flights.holding
         if isinstance(engine.context.network, SharedNetwork):
-            engine.context.network.entering = flights.links
+            engine.context.network.entering = flights.entering
     engine.start()
     with _no_collection():
         engine.environment.run()

@@ -13,7 +13,7 @@ BANDWIDTH = 10.0
 
 
 def kernel(seconds: float, name: str = "kernel", **options: object) -> Compute:
-    return Compute(name=name, kind="timed", flops=seconds, **options)
+    return Compute(name=name, kind="gemm", flops=seconds, **options)
 
 
 def message(kind: str, bytes: float = 0.0, offset: int = 1, mode: str = "latency") -> P2P:

@@ -23,14 +23,22 @@ def plans(draw):
     }
     axes = draw(st.permutations(["pp", draw(st.sampled_from(["dp", "fsdp"])), "tp"]))
     degrees = draw(st.sampled_from([(2, 2, 2), (4, 2, 1), (2, 4, 2), (2, 2, 4), (1, 4, 4), (1, 2, 4), (2, 4, 1)]))
-    parts = [f"{axis}={degree}" + (draw(options[axis]) if degree > 1 else "") for axis, degree in zip(axes, degrees, strict=True)]
+    parts = [
+        f"{axis}={degree}" + (draw(options[axis]) if degree > 1 else "")
+        for axis, degree in zip(axes, degrees, strict=True)
+    ]
     return " ".join(parts)
 
 
 @st.composite
 def clusters(draw, ranks):
     """A cluster of so many ranks, with up to two faults."""
-    kinds = [f"flat,ranks={ranks},bandwidth=5e9", f"flat,ranks={ranks}", f"dgx_h100,nodes={ranks // 8}", f"llama3_cluster,gpus={ranks}"]
+    kinds = [
+        f"flat,ranks={ranks},bandwidth=5e9",
+        f"flat,ranks={ranks}",
+        f"dgx_h100,nodes={ranks // 8}",
+        f"llama3_cluster,gpus={ranks}",
+    ]
     cluster = topologies.build(draw(st.sampled_from(kinds)))
     for _ in range(draw(st.integers(0, 2))):
         if draw(st.booleans()):
@@ -47,11 +55,11 @@ def times(result):
     return frame[["start_seconds", "began_seconds", "end_seconds"]].to_numpy()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_folding_and_short_cuts_change_nothing(data):
     """Folded and unfolded runs are equal to the bit; short cuts, which shift templates, to 1e-9."""
-    step = TrainingStep(SMALL, data.draw(plans()), batch=16, sequence=512)
+    step = TrainingStep(SMALL, data.draw(plans()), batch=16, sequence=256)
     cluster = data.draw(clusters(step.plan.world_size))
     folded, unfolded = (simulate(step, cluster, fold=fold, shortcuts=False) for fold in (True, False))
     assert np.array_equal(times(folded), times(unfolded))
@@ -59,11 +67,11 @@ def test_folding_and_short_cuts_change_nothing(data):
     assert times(short) == pytest.approx(times(folded), rel=1e-9, abs=1e-12)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_actions_fold_too(data):
     """`actions` folds as exactly as `ops`, and is never slower by more than what it cannot see: anomalies of order."""
-    step = TrainingStep(SMALL, data.draw(plans()), batch=16, sequence=512)
+    step = TrainingStep(SMALL, data.draw(plans()), batch=16, sequence=256)
     cluster = data.draw(clusters(step.plan.world_size))
     folded, unfolded = (simulate(step, cluster, fold=fold, detail="actions").step_time for fold in (True, False))
     assert folded == pytest.approx(unfolded, rel=1e-9)

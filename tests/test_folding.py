@@ -147,7 +147,9 @@ def test_one_group_with_phases_on_different_links():
     inside = Collective(name="inside", stream="tp", kind="all_reduce", axes=("tp",), bytes=3e5)
     across = Collective(name="across", stream="dp", kind="all_gather", axes=("dp",), bytes=2e5)
     played = check(alike(mesh, small, inside, across), tree(16, 4, 2, oversubscription=2.0))
-    (only,) = (each for each in played.quotient.communicators if any(len(slot.axes) == 2 for _, slot, _ in each.members))
+    (only,) = (
+        each for each in played.quotient.communicators if any(len(slot.axes) == 2 for _, slot, _ in each.members)
+    )
     (transfer,) = only.transfers.values()
     assert transfer.algorithm == "hierarchical"
     assert len({frozenset(stretch.loads) for stretch in transfer.stretches}) > 1

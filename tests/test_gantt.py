@@ -159,7 +159,14 @@ def test_bars_and_waits_fill_the_step_but_for_the_bubble():
 def test_the_legend_has_what_is_seen_and_nothing_else():
     assert legend(draw("gantt", one_f_one_b(1, 2))) == ["F forward", "B backward"]
     full = legend(draw("gantt", one_f_one_b(2, 2, tp=True)))
-    assert full == ["F forward", "B backward", "tp communication", "pp transfers", "waits for data", "nothing left to do"]
+    assert full == [
+        "F forward",
+        "B backward",
+        "tp communication",
+        "pp transfers",
+        "waits for data",
+        "nothing left to do",
+    ]
     opening = one_f_one_b(2, 2, tp=True)
     assert legend(draw("gantt", opening, ranks=[0], window=(0.0, 0.4))) == ["F forward"]
 

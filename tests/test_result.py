@@ -135,7 +135,7 @@ def test_words_and_html_say_the_same(result):
 
 def test_html_escapes():
     """A class of devices could be called anything."""
-    program = Program.of(DeviceMesh({"pp": 1}), {(0,): [Compute(name="a", kind="timed", flops=1.0)]})
+    program = Program.of(DeviceMesh({"pp": 1}), {(0,): [Compute(name="a", kind="gemm", flops=1.0)]})
     cluster = topologies.build("flat", ranks=1, accelerator="ideal").replace(name="<b>")
     assert "<b>" not in simulate(program, cluster)._repr_html_()
 
