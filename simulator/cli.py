@@ -64,8 +64,6 @@ def run(model: str, topology: str, plan: str, **options: Any) -> None:
     outputs = {name: options.pop(name) for name in ("gantt", "trace")}
     as_json, detail, fold = options.pop("as_json"), options.pop("detail"), not options.pop("no_fold")
     _check_writable(*outputs.values())
-    if not plan.split():
-        raise click.UsageError("the plan is empty; write for example dp=8")
     step = TrainingStep(model, plan, **options)
     cluster, built = _timed(lambda: topologies.build(topology))
     result = simulate(step, cluster, detail=detail, fold=fold)

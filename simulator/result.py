@@ -24,7 +24,6 @@ class Result:
 
     step: object
     timeline: Timeline
-    detail: str
     timings: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:

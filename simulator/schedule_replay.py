@@ -90,7 +90,7 @@ def replay_schedule(
     step = TimedSchedule(schedule, times, tuple(stage_factors or ()), mode)
     wires = topologies.build("flat", ranks=schedule.ranks, bandwidth=float("inf"), latency=hop / 2, accelerator="ideal")
     timeline, timings = run(step, wires, FLOPS_ARE_SECONDS, ReplayOptions(), fold=False)
-    return ScheduleResult(step, timeline, "ops", timings)
+    return ScheduleResult(step, timeline, timings)
 
 
 def _check_times(**times: float) -> None:

@@ -49,7 +49,7 @@ def simulate(
     """
     topology = topologies.build(topology) if isinstance(topology, str) else topology
     timeline, timings = run(step, topology, ROOFLINE, ReplayOptions(detail, shortcuts, network), fold=fold)
-    return Result(step, timeline, detail, timings)
+    return Result(step, timeline, timings)
 
 
 def run(

@@ -4,6 +4,7 @@ import pytest
 from random_programs import MODES, attempt, play
 
 import topologies
+from simulator import simulate
 from simulator.compute import FlopsAreSeconds
 from simulator.deadlock import DeadlockError
 from workloads.mesh import DeviceMesh
@@ -119,3 +120,12 @@ def test_the_time_is_when_things_came_to_rest():
     program = Program.of(mesh, {(0,): both, (1,): [*taken, hop("recv", "blocking")]})
     with pytest.raises(DeadlockError, match=r"^deadlock at 4 s"):
         play(program, flat(2), compute=FlopsAreSeconds())
+
+
+def test_a_collective_that_some_never_call_hangs():
+    """As a real one would: rank 0 reduces, ranks 1 to 3 do nothing."""
+    reduce = Collective(name="reduce", stream="tp", kind="all_reduce", axes=("tp",), bytes=1e6)
+    program = Program.of(DeviceMesh({"tp": 4}), {(0,): [reduce], (1,): [], (2,): [], (3,): []}, varies=("tp",))
+    for fold in (True, False):
+        with pytest.raises(DeadlockError, match=r"rank 0 waits in 'reduce' for members whose program never calls it"):
+            simulate(program, topologies.build("flat", ranks=4), fold=fold)

@@ -6,6 +6,7 @@ import pytest
 
 import workloads
 from workloads import TrainingStep, models
+from workloads.ops import Collective, Compute
 
 
 def step(plan="dp=8", model="llama3_8b", batch=16, **options):
@@ -112,3 +113,11 @@ def test_an_uneven_split_is_named():
 def test_tokens_do_not_depend_on_the_plan():
     plans = ["dp=1", "dp=8", "pp=4 tp=2", "fsdp=8"]
     assert {step(plan).program().tokens for plan in plans} == {16 * 8192}
+
+
+@pytest.mark.parametrize("amount", [-1.0, float("nan"), float("inf")])
+def test_an_op_moves_and_computes_finite_amounts(amount):
+    with pytest.raises(ValueError, match="an amount is 0 or more, and finite"):
+        Compute(name="a", kind="gemm", flops=amount)
+    with pytest.raises(ValueError, match="an amount is 0 or more, and finite"):
+        Collective(name="a", stream="tp", kind="all_reduce", axes=("tp",), bytes=amount)

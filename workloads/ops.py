@@ -5,6 +5,7 @@ op of that name before it in the rank's program order (its own block first). So 
 one block serves a later one, and a gradient bucket can wait for layers of several blocks.
 """
 
+import math
 from dataclasses import dataclass
 
 
@@ -34,6 +35,9 @@ class Compute(Op):
     dtype: str = "bf16"
     shape: tuple[float, ...] = ()
 
+    def __post_init__(self) -> None:
+        _check_amounts(self.name, flops=self.flops, read_bytes=self.read_bytes, write_bytes=self.write_bytes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective(Op):
@@ -49,6 +53,11 @@ class Collective(Op):
     bytes: float
     dtype: str = "bf16"
     positions: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_amounts(self.name, bytes=self.bytes)
+        if not self.axes:
+            raise ValueError(f"{self.name}: a collective spans at least one axis")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,3 +77,12 @@ class P2P(Op):
     bytes: float
     tag: str = ""
     mode: str = "latency"
+
+    def __post_init__(self) -> None:
+        _check_amounts(self.name, bytes=self.bytes)
+
+
+def _check_amounts(name: str, **amounts: float) -> None:
+    for what, amount in amounts.items():
+        if not 0 <= amount < math.inf:
+            raise ValueError(f"{name}: {what}={amount}; an amount is 0 or more, and finite")

@@ -4,7 +4,6 @@
 True
 """
 
-import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -52,7 +51,7 @@ def draw(name: str, result: Framed, ax: "Axes | None" = None, **options: Any) ->
     ValueError: unknown plot 'gant'; did you mean gantt? Known: gantt
     """
     function = _PLOTS.module(name).draw
-    known = list(inspect.signature(function).parameters)[2:]
+    known = _PLOTS.options(name, function="draw")
     for option in options:
         if option not in known:
             raise ValueError(unknown(f"option of {name}", option, known))

@@ -21,7 +21,7 @@ JOB = [STEPSIM, "run", "llama3_405b", "llama3_cluster,gpus=16384", PLAN, "--batc
 
 
 @pytest.fixture(scope="module")
-def job():
+def run():
     step = TrainingStep("llama3_405b", plan=PLAN, batch=2048, sequence=8192)
     return step, topologies.build("llama3_cluster", gpus=16384)
 
@@ -49,13 +49,13 @@ def test_a_cold_process(report):
     report("  its peak resident memory", f"{memory / 1e6:.0f} MB", "350 MB")
 
 
-def test_actions_warm(job, seconds, report):
-    wall = seconds(lambda: simulate(*job, detail="actions"))
+def test_actions_warm(run, seconds, report):
+    wall = seconds(lambda: simulate(*run, detail="actions"))
     report("405B on 16,384 GPUs, actions, warm", f"{wall * 1e3:.0f} ms", "50 ms, then 10")
 
 
-def test_details_agree(job, report):
-    ops, actions = (simulate(*job, detail=detail).step_time for detail in ("ops", "actions"))
+def test_details_agree(run, report):
+    ops, actions = (simulate(*run, detail=detail).step_time for detail in ("ops", "actions"))
     report("  step time, actions against ops", f"{actions / ops - 1:+.2%}", "within 2 %")
 
 
