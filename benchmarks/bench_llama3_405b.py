@@ -17,7 +17,7 @@ from workloads import TrainingStep
 
 STEPSIM = str(Path(sys.executable).with_name("stepsim"))
 PLAN = "pp=16,schedule=interleaved,virtual=8 dp=128,zero=1 tp=8"
-JOB = [STEPSIM, "run", "llama3_405b", "llama3_cluster,gpus=16384", PLAN, "--batch", "2048", "--sequence", "8192"]
+COMMAND = [STEPSIM, "run", "llama3_405b", "llama3_cluster,gpus=16384", PLAN, "--batch", "2048", "--sequence", "8192"]
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +41,8 @@ def cold(command, limit=300):
 
 
 def test_a_cold_process(report):
-    cold(JOB)  # once for the file system's caches and the compiled modules
-    output, wall, memory = cold([*JOB, "--json"])
+    cold(COMMAND)  # once for the file system's caches and the compiled modules
+    output, wall, memory = cold([*COMMAND, "--json"])
     replay = json.loads(output)["timings_seconds"]["replay"]
     report("405B on 16,384 GPUs, ops, cold process", f"{wall:.2f} s", "3 s")
     report("  its replay alone", f"{replay:.2f} s", "1 s")
@@ -61,7 +61,7 @@ def test_details_agree(run, report):
 
 @pytest.mark.slow
 def test_every_rank(report):
-    output, wall, memory = cold([*JOB, "--detail", "actions", "--no-fold", "--json"])
+    output, wall, memory = cold([*COMMAND, "--detail", "actions", "--no-fold", "--json"])
     figure = f"{json.loads(output)['wall_seconds']:.0f} s" if output else f"stopped after {wall:.0f} s"
     report("405B on 16,384 GPUs, unfolded, actions", figure, "60 s")
     report("  its peak resident memory", f"{memory / 1e9:.1f} GB", "4 GB")

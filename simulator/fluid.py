@@ -21,11 +21,13 @@ class Alone(NamedTuple):
 class Sharing:
     """How links are shared by the flows of some stretches; every set of flows is solved once and kept.
 
-    Of two links of which the narrower always fills first, only the narrower is looked at.
+    Of two links of which the narrower always fills first, only the narrower is looked at. A demand of up to
+    `ample` bytes/s on a link is met whatever else happens.
     """
 
     def __init__(self, capacities: Sequence[float], stretches: Iterable[Stretch] = ()) -> None:
         self._capacities = capacities
+        self.ample = [capacity * _ALMOST for capacity in capacities]
         self._spare = _spare_links(capacities, stretches)
         self._alone: dict[tuple[Stretch, float], Alone] = {}
         self._solved: dict[Hashable, dict[tuple[Stretch, float], float]] = {}
@@ -44,19 +46,9 @@ class Sharing:
             self._alone[key] = Alone(rate, {link: rate * _load(weights) for link, weights in short.items()})
         return self._alone[key]
 
-    @property
-    def links(self) -> int:
-        """The number of links."""
-        return len(self._capacities)
-
-    def crowded(self, link: int, alone: Iterable[Alone]) -> bool:
-        """Whether a link may be too narrow for flows that would all like to go as fast as they could alone."""
-        demand = math.fsum(each.demands[link] for each in alone)
-        return demand > self._capacities[link] * _ALMOST
-
     def rates(self, flows: Sequence[tuple[Stretch, float]]) -> dict[tuple[Stretch, float], float]:
         """Fair rates of flows that meet; equal flows have equal rates."""
-        key = frozenset(Counter(flows).items())
+        key = frozenset(flows) if len(set(flows)) == len(flows) else frozenset(Counter(flows).items())
         if key not in self._solved:
             self._solved[key] = dict(zip(flows, self._solve(flows), strict=True))
         return self._solved[key]

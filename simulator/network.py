@@ -1,5 +1,6 @@
 """Networks that carry flows: one whose links are shared, and one where nobody is in another's way."""
 
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
@@ -55,7 +56,7 @@ class SharedNetwork:
         self, environment: simpy.Environment, instant: Instant, sharing: Sharing, *, ahead: bool = False
     ) -> None:
         self._environment, self._instant, self._sharing, self._ahead = environment, instant, sharing, ahead
-        self._on_link: list[list[Flow]] = [[] for _ in range(sharing.links)]
+        self._on_link: list[list[Flow]] = [[] for _ in sharing.ample]
         self._changed: dict[int, None] = {}
         self.entering: Callable[[Stretch], None] | None = None
 
@@ -93,7 +94,8 @@ class SharedNetwork:
         return True
 
     def _crowded(self, link: int, flows: list[Flow]) -> bool:
-        return self._sharing.crowded(link, [flow.alone for flow in flows])
+        """Whether a link may be too narrow for flows that would all like to go as fast as they could alone."""
+        return math.fsum([flow.alone.demands[link] for flow in flows]) > self._sharing.ample[link]
 
     def _make_room(self, links: Iterable[int]) -> None:
         """Take flows that have not entered yet off crowded links, to enter when it is time."""
