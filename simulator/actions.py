@@ -13,8 +13,9 @@ class Actions:
 
     Assumes that what a run communicates stays undisturbed, and that SMs held by other collectives slow the
     whole run in proportion. Exact where the run's inner communication meets no foreign traffic and no SMs
-    are held. Where it does share links, the step comes out too short, by at most the time that the two kinds of
-    traffic would need there one after the other.
+    are held. Where it does share links the step comes out too short, by at most the time that the two kinds of
+    traffic would need there one after the other; where SMs are held it comes out too long, since communication
+    inside the run is slowed like its kernels.
     """
 
     def __init__(self, engine: Engine, templates: Templates) -> None:

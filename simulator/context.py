@@ -15,7 +15,7 @@ from simulator.recording import Recording
 class ReplayContext:
     """One replay: processors and recordings by rank class, and numbers for its transfers.
 
-    `holding` is told of a rank class before something takes of its SMs, if anybody wants to know.
+    `holding` is told of a rank class before something takes of its SMs or gives some back, if anybody wants to know.
     """
 
     environment: simpy.Environment

@@ -22,9 +22,9 @@ class Processor:
         self.held = 0
 
     @property
-    def idle(self) -> bool:
-        """Whether no kernel runs and no SM is held."""
-        return not self._kernels and not self.held
+    def running(self) -> bool:
+        """Whether any kernel runs."""
+        return bool(self._kernels)
 
     def sms(self, share: float) -> int:
         """Whole SMs for a share of them; at least one if any."""

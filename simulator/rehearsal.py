@@ -16,11 +16,18 @@ from simulator.template import Template
 
 
 def rehearse(
-    quotient: Quotient, runs: Mapping[int, Run], network: str, lead: float = 0.0, interval: float = 0.0
+    quotient: Quotient,
+    runs: Mapping[int, Run],
+    network: str,
+    *,
+    held: Mapping[int, int],
+    lead: float = 0.0,
+    interval: float = 0.0,
 ) -> Engine:
     """A started engine that replays only these runs, one per rank class, all from 0 on.
 
-    `lead` is when the host launches their first op, `interval` the time between its launches.
+    `held` are the SMs that others hold of rank classes meanwhile. `lead` is when the host launches their first
+    op, `interval` the time between its launches.
     """
     scripts = []
     for index, run in runs.items():
@@ -28,6 +35,7 @@ def rehearse(
         scripts.append(Script.of(quotient.rank_classes[index], [_alone(run)], interval, start=start))
     engine = Engine(quotient, scripts, network)
     for state in engine.states:
+        state.processor.held = held.get(state.rank_class.index, 0)
         run = runs[state.rank_class.index]
         inside = {ready.place for ready in run.ops}
         state.done.update((0, place) for ready in run.ops for place in ready.waits if place not in inside)

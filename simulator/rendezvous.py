@@ -189,7 +189,7 @@ class Rendezvous:
 
     def _hold(self, rank_class: int, share: float, multiplicity: int) -> None:
         if share:
-            if self._context.holding is not None and multiplicity > 0:
+            if self._context.holding is not None:
                 self._context.holding(rank_class)
             processor = self._context.processors[rank_class]
             processor.hold(processor.sms(share) * multiplicity)

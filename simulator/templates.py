@@ -8,6 +8,9 @@ from simulator.quotient import Quotient, RankClass
 from simulator.rehearsal import calls, rehearse, template
 from simulator.template import Template
 
+Held = tuple[int, ...]
+"""SMs that others hold of each rank class of a crew; empty if none are."""
+
 
 class Crew(NamedTuple):
     """The rank classes that a run's collectives join, directly or through others, and the links that those cross."""
@@ -20,22 +23,26 @@ class Templates:
     """The templates of a quotient's runs on one kind of network.
 
     A run that joins no other rank class is rehearsed alone, others together with all that they join, as long as
-    those do the same on the same accelerator. Runs whose kernels, transfers and links are alike share one rehearsal.
+    those do the same on the same accelerator. SMs that others hold all along count in. Runs whose kernels,
+    transfers and links are alike share one rehearsal.
     """
 
     def __init__(self, quotient: Quotient, network: str) -> None:
         self._quotient, self._network = quotient, network
-        self._found: dict[tuple[int, Run], Template | None] = {}
+        self._found: dict[tuple[int, Run, Held], Template | None] = {}
         self._rehearsed: dict[Hashable, list[Template | None]] = {}
         self._crews: dict[tuple[int, Run], Crew] = {}
 
-    def find(self, rank_class: RankClass, run: Run) -> Template | None:
-        """The template of a rank class's run; None where it, or that of one it joins, cannot be taken as one."""
-        key = rank_class.index, run
+    def find(self, rank_class: RankClass, run: Run, held: Held = ()) -> Template | None:
+        """The template of a rank class's run; None where it, or that of one it joins, cannot be taken as one.
+
+        `held` are the SMs held of each of the run's crew, in its order; none by default.
+        """
+        key = rank_class.index, run, held
         if key not in self._found:
             together = [self._quotient.rank_classes[index] for index in self.crew(rank_class, run).rank_classes]
-            for each, found in zip(together, self._rehearse(together, run), strict=True):
-                self._found[each.index, run] = found
+            for each, found in zip(together, self._rehearse(together, run, held), strict=True):
+                self._found[each.index, run, held] = found
         return self._found[key]
 
     def crew(self, rank_class: RankClass, run: Run) -> Crew:
@@ -66,19 +73,21 @@ class Templates:
             front += [self._quotient.rank_classes[index] for index in fresh]
         return [self._quotient.rank_classes[index] for index in sorted(found)]
 
-    def _rehearse(self, rank_classes: Sequence[RankClass], run: Run) -> list[Template | None]:
-        key = run, self._signature(rank_classes, run)
+    def _rehearse(self, rank_classes: Sequence[RankClass], run: Run, held: Held) -> list[Template | None]:
+        key = run, held, self._signature(rank_classes, run)
         if key not in self._rehearsed:
-            self._rehearsed[key] = self._play(rank_classes, run)
+            self._rehearsed[key] = self._play(rank_classes, run, held)
         return self._rehearsed[key]
 
-    def _play(self, rank_classes: Sequence[RankClass], run: Run) -> list[Template | None]:
+    def _play(self, rank_classes: Sequence[RankClass], run: Run, held: Held) -> list[Template | None]:
         if any(
             (rank_class.accelerator, rank_class.order) != (rank_classes[0].accelerator, rank_classes[0].order)
             for rank_class in rank_classes
         ):
             return [None] * len(rank_classes)
-        engine = rehearse(self._quotient, {rank_class.index: run for rank_class in rank_classes}, self._network)
+        indices = [rank_class.index for rank_class in rank_classes]
+        sms = dict(zip(indices, held, strict=True)) if held else {}
+        engine = rehearse(self._quotient, dict.fromkeys(indices, run), self._network, held=sms)
         engine.environment.run()
         found = [template(engine, rank_class, run) for rank_class in rank_classes]
         return found if all(each is not None for each in found) else [None] * len(rank_classes)

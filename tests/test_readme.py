@@ -1,0 +1,65 @@
+"""What README says is so: its commands, its Python, its table of assumptions, its links."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from simulator.cli import main
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PACKAGES = ("simulator", "topologies", "workloads")
+
+
+def fenced(language):
+    """The contents of all fenced blocks of a language."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    return [content for of, content in blocks if of == language]
+
+
+def linked(text):
+    """Relative targets of links and pictures."""
+    return {target for target in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in target}
+
+
+def assuming():
+    """Files with a sentence that begins with "Assumes"."""
+    files = (file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+    return {file.relative_to(ROOT).as_posix() for file in files if re.search(r"\bAssumes\b", file.read_text("utf-8"))}
+
+
+def test_it_opens_with_two_commands_of_one_line():
+    run, tests = fenced("sh")
+    assert ".venv/bin/stepsim run llama3_405b llama3_cluster,gpus=16384" in run
+    assert ".venv/bin/python -m pytest" in tests
+    for command in (run, tests):
+        assert command.startswith("python3 -m venv .venv && ")
+        assert command.count("\n") == README.count(command.strip()) == 1
+
+
+def test_the_first_command_prints_what_is_shown():
+    (printed,) = fenced("")
+    command = shlex.split(fenced("sh")[0].split(".venv/bin/stepsim ")[1])
+    assert CliRunner().invoke(main, command).output == printed
+
+
+def test_the_python_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (block,) = fenced("python")
+    exec(compile(block, "README.md", "exec"), {})
+    assert (tmp_path / "gantt.png").stat().st_size > 0
+    assert "step time" in capsys.readouterr().out
+
+
+def test_the_table_of_assumptions_names_every_file_that_assumes():
+    _, table = README.split('begins with "Assumes"')
+    table, _ = table.split("\n## ", 1)
+    assert linked(table) == assuming()
+
+
+@pytest.mark.parametrize("target", sorted(linked(README)))
+def test_links_lead_somewhere(target):
+    assert (ROOT / target).exists()
