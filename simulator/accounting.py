@@ -55,6 +55,7 @@ class _Accountant:
         self._found: dict[Place, OpRecord] = {}
         self._before: dict[Place, OpRecord] = {}
         self._runs: dict[Template, _Runs] = {}
+        self._sent = sorted(recording.sent, key=lambda record: record.start, reverse=True)
         self._is_action = [replay.block.kind in ACTIONS for replay in script.rank_class.order]
 
     def close(self) -> Account:
@@ -101,7 +102,16 @@ class _Accountant:
             book.compute += count * account.compute + (runs.seconds - runs.late - count * template.length)
 
     def _gap(self, low: float, record: OpRecord | RunRecord) -> None:
-        """The compute stream stood still before a record: for ops on other streams first, then for the host."""
+        """The compute stream stood still before a record: first for messages to leave, then for the record itself."""
+        while self._sent and self._sent[-1].start <= record.start:
+            sent = self._sent.pop()
+            if sent.start > low and sent.ready.op.stream == COMPUTE:
+                self._wait(low, sent)
+                low = sent.start
+        self._wait(low, record)
+
+    def _wait(self, low: float, record: OpRecord | RunRecord) -> None:
+        """What a record waited for since `low`: ops on other streams first, then the host."""
         ready = record.run.ops[0] if isinstance(record, RunRecord) else record.ready
         found = self._latest(self._script.awaited(record.position, ready))
         until = low if found is None else min(max(low, found.end), record.start)

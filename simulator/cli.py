@@ -64,6 +64,7 @@ def run(model: str, topology: str, plan: str, **options: Any) -> None:
     outputs = {name: options.pop(name) for name in ("gantt", "trace")}
     as_json, detail, fold = options.pop("as_json"), options.pop("detail"), not options.pop("no_fold")
     _check_writable(*outputs.values())
+    _check_picture(outputs["gantt"])
     step = TrainingStep(model, plan, **options)
     cluster, built = _timed(lambda: topologies.build(topology))
     result = simulate(step, cluster, detail=detail, fold=fold)
@@ -93,6 +94,7 @@ def gantt(schedule: str, stages: int, microbatches: int, **options: Any) -> None
 
     out, as_json, virtual = options.pop("out"), options.pop("as_json"), options.pop("virtual")
     _check_writable(out)
+    _check_picture(out)
     built = schedules.build(schedule, stages, microbatches, **({} if virtual is None else {"virtual": virtual}))
     result = replay_schedule(built, **options)
     _write(result, gantt=out, trace=None)
@@ -166,6 +168,18 @@ def _check_writable(*paths: str | None) -> None:
             raise click.UsageError(f"{path!r} is not the name of a file")
         if path is not None and not Path(path).resolve().parent.is_dir():
             raise click.UsageError(f"cannot write {path}: {Path(path).resolve().parent} is no folder")
+
+
+def _check_picture(path: str | None) -> None:
+    """Refuse a picture in a format that cannot be written, before anything is simulated."""
+    if path is None:
+        return
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    known = FigureCanvasBase.get_supported_filetypes()
+    ending = Path(path).suffix.removeprefix(".").lower()
+    if ending not in known:
+        raise click.UsageError(f"{path}: a picture ends in one of {', '.join(sorted(known))}")
 
 
 def _write(result: Any, *, gantt: str | None, trace: str | None) -> None:

@@ -119,3 +119,10 @@ def test_a_step_with_two_axes_books_each_transfer_on_its_own():
     assert set(result.exposed) == {"pp", "dp", "tp"}
     assert result.exposed["tp"] > result.exposed["pp"] > 0
     assert result.bubble_fraction > 1 / 5 / 2
+
+
+def test_short_cuts_do_not_change_the_accounts():
+    """A send that waits for a reduce-scatter exposes that, whether its run is replayed as one or op by op."""
+    step = TrainingStep("llama3_8b,layers=4", "pp=2 dp=2,zero=1 tp=4", batch=8, sequence=2048)
+    short, full = (simulate(step, "dgx_h100,nodes=2", shortcuts=shortcuts) for shortcuts in (True, False))
+    assert dict(short.mean_seconds) == pytest.approx(dict(full.mean_seconds), rel=1e-9, abs=1e-12)

@@ -125,15 +125,14 @@ def test_the_smallest_rank_stands_for_its_stage():
     assert len(draw("gantt", result, ranks="tp").get_yticks()) == 2
 
 
-def test_bars_and_waits_are_the_frames_rows():
+def test_bars_are_the_frames_actions_and_waits_the_gaps_before_them():
     result = one_f_one_b(4, 8, tp=True)
     ax = draw("gantt", result)
     for rank in result.coordinates:
-        actions = result.actions[result.actions["rank"] == rank]
-        waits = result.spans[(result.spans["rank"] == rank) & (result.spans["kind"] == "recv")]
-        waits = waits[waits["end_seconds"] > waits["start_seconds"]]
-        for rows, gid in ((actions, "actions"), (waits, "waits")):
-            expected = rows.sort_values("start_seconds")[["start_seconds", "end_seconds"]]
+        rows = result.actions[result.actions["rank"] == rank].sort_values("start_seconds")
+        actions = rows[["start_seconds", "end_seconds"]].to_numpy()
+        gaps = numpy.column_stack([[0.0, *actions[:-1, 1]], actions[:, 0]])
+        for expected, gid in ((actions, "actions"), (gaps[gaps[:, 1] > gaps[:, 0]], "waits")):
             numpy.testing.assert_allclose(extents(ax, f"rank {rank} {gid}"), expected, atol=1e-12)
     reduced = extents(ax, "rank 8 tp")
     assert len(reduced) == 2 * 8
@@ -164,7 +163,7 @@ def test_the_legend_has_what_is_seen_and_nothing_else():
         "B backward",
         "tp communication",
         "pp transfers",
-        "waits for data",
+        "waits",
         "nothing left to do",
     ]
     opening = one_f_one_b(2, 2, tp=True)
@@ -237,7 +236,7 @@ def test_the_optimizer_is_no_stage_and_has_no_number():
 def test_a_schedule_without_communication_draws():
     result = one_f_one_b(3, 3, hop=0.0)
     result.spans = result.spans.iloc[:0]
-    assert legend(draw("gantt", result)) == ["F forward", "B backward", "nothing left to do"]
+    assert legend(draw("gantt", result)) == ["F forward", "B backward", "waits", "nothing left to do"]
 
 
 def test_sixteen_ranks_with_256_actions_stay_a_few_collections():

@@ -108,7 +108,7 @@ class _View:
             labels=tuple(_label(result, rank) for rank in chosen),
             actions=_visible(actions, limits, "start_seconds"),
             transfers=_visible(_transfers(everywhere, spans), limits, "began_seconds"),
-            waits=_visible(spans[spans["kind"] == "recv"], limits, "start_seconds"),
+            waits=_visible(_waits(actions), limits, "start_seconds"),
             limits=limits,
             stages=max(actions["stages"].tolist(), default=1),
             alike=tuple(sorted(set(actions["ranks_in_class"].tolist()))),
@@ -193,6 +193,14 @@ def _limits(result: Framed, actions: pandas.DataFrame, window: tuple[float, floa
             f"window=({start:g}, {end:g}) shows nothing: give (start, end) in seconds within 0 to {last:g}"
         )
     return start, end
+
+
+def _waits(actions: pandas.DataFrame) -> pandas.DataFrame:
+    """The gaps before actions, from the step's start on: until the last one, a rank without one waits for something."""
+    actions = actions.sort_values(["lane", "start_seconds"], ignore_index=True)
+    reached = actions.groupby("lane")["end_seconds"].cummax().groupby(actions["lane"]).shift(fill_value=0.0)
+    gaps = actions[["lane"]].assign(start_seconds=reached, end_seconds=actions["start_seconds"])
+    return gaps[gaps["end_seconds"] > gaps["start_seconds"]]
 
 
 def _transfers(spans: pandas.DataFrame, own: pandas.DataFrame) -> pandas.DataFrame:
@@ -286,7 +294,7 @@ def _entries(view: _View) -> Iterator[tuple[Patch | tuple[Patch, ...], str]]:
     for axis in view.axes:
         yield Patch(color=_AXES.get(axis, _OTHER_AXES)), f"{axis} {'transfers' if axis == 'pp' else 'communication'}"
     if len(view.waits):
-        yield Patch(facecolor=_IDLE, edgecolor=_WAIT, hatch="/////", linewidth=0), "waits for data"
+        yield Patch(facecolor=_IDLE, edgecolor=_WAIT, hatch="/////", linewidth=0), "waits"
     if view.idle:
         yield Patch(color=_IDLE), "nothing left to do"
 

@@ -62,7 +62,10 @@ def build(degree: int, schedule: str = "one_f_one_b", layers: str | int | None =
     defaults = schedules.defaults(schedule)
     for key in extra:
         if key not in defaults:
-            raise ValueError(unknown(f"option of pp,schedule={schedule}", key, ["schedule", "layers", *defaults]))
+            owners = [name for name in schedules.names() if key in schedules.defaults(name)]
+            hint = f"; {key} is an option of schedule={' and schedule='.join(owners)}" if owners else ""
+            what = f"option of pp,schedule={schedule}"
+            raise ValueError(unknown(what, key, ["schedule", "layers", *defaults]) + hint)
     changed = ((key, extra[key]) for key in defaults if key in extra and not _same(extra[key], defaults[key]))
     layout = None if layers is None else layout_text(read_layout(as_text(layers)))
     return Pipeline(degree, schedules.resolve(schedule), layout, tuple(changed))
