@@ -32,9 +32,11 @@ def html(result: "Result") -> str:
 def seconds(value: float) -> str:
     """A time in a unit that suits it.
 
-    >>> seconds(5.5), seconds(0.0123), seconds(4e-6)
-    ('5.500 s', '12.300 ms', '4.000 µs')
+    >>> seconds(5.5), seconds(0.0123), seconds(4e-6), seconds(0.0)
+    ('5.500 s', '12.300 ms', '4.000 µs', '0 s')
     """
+    if not value:
+        return "0 s"
     for unit, name in ((1.0, "s"), (MILLI, "ms")):
         if value >= unit:
             return f"{value / unit:.3f} {name}"
