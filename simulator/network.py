@@ -57,6 +57,7 @@ class SharedNetwork:
     ) -> None:
         self._environment, self._instant, self._sharing, self._ahead = environment, instant, sharing, ahead
         self._on_link: list[list[Flow]] = [[] for _ in sharing.ample]
+        self._crowded = [False] * len(sharing.ample)
         self._changed: dict[int, None] = {}
         self.entering: Callable[[Stretch], None] | None = None
 
@@ -80,9 +81,8 @@ class SharedNetwork:
             self.entering(flow.key[0])
         met = []
         for link in flow.alone.demands:
-            others = self._on_link[link]
-            others.append(flow)
-            if len(others) > 1 and self._crowded(link, others):
+            self._on_link[link].append(flow)
+            if self._check(link):
                 met.append(link)
         if not met:
             return False
@@ -93,9 +93,11 @@ class SharedNetwork:
             self._change(met)
         return True
 
-    def _crowded(self, link: int, flows: list[Flow]) -> bool:
-        """Whether a link may be too narrow for flows that would all like to go as fast as they could alone."""
-        return math.fsum([flow.alone.demands[link] for flow in flows]) > self._sharing.ample[link]
+    def _check(self, link: int) -> bool:
+        """Whether a link may be too narrow for its flows, which would all like to go as fast as they could alone."""
+        demands = [flow.alone.demands[link] for flow in self._on_link[link]]
+        crowded = self._crowded[link] = len(demands) > 1 and math.fsum(demands) > self._sharing.ample[link]
+        return crowded
 
     def _make_room(self, links: Iterable[int]) -> None:
         """Take flows that have not entered yet off crowded links, to enter when it is time."""
@@ -118,6 +120,8 @@ class SharedNetwork:
     def _vacate(self, flow: Flow) -> None:
         for link in flow.alone.demands:
             self._on_link[link].remove(flow)
+            if self._crowded[link]:
+                self._check(link)
 
     def _end(self, flow: Flow, _: object) -> None:
         self._leave(flow)
@@ -128,12 +132,8 @@ class SharedNetwork:
         return any(self._on_link[link] for link in links)
 
     def _leave(self, flow: Flow) -> None:
-        left_behind = []
-        for link in flow.alone.demands:
-            others = self._on_link[link]
-            if len(others) > 1 and self._crowded(link, others):
-                left_behind.append(link)
-            others.remove(flow)
+        left_behind = [link for link in flow.alone.demands if self._crowded[link]]
+        self._vacate(flow)
         if left_behind:
             self._change(left_behind)
 
@@ -154,16 +154,12 @@ class SharedNetwork:
     def _component(self, link: int, changed: dict[int, None]) -> list[Flow]:
         """Flows that were on a link or meet those; takes the component's links out of `changed`."""
         flows = dict.fromkeys(self._on_link[link])
-        front, covered, passed = list(flows), {link}, {link}
+        front, covered = list(flows), {link}
         while front:
             for each in front.pop().alone.demands:
-                others = self._on_link[each]
-                if each in passed or len(others) < 2:
-                    continue
-                passed.add(each)
-                if self._crowded(each, others):
+                if self._crowded[each] and each not in covered:
                     covered.add(each)
-                    fresh = [other for other in others if other not in flows]
+                    fresh = [other for other in self._on_link[each] if other not in flows]
                     flows.update(dict.fromkeys(fresh))
                     front += fresh
         for each in covered:
