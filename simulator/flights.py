@@ -112,27 +112,23 @@ class Flights:
             return None
         if self._engine.context.network.busy(crew.links) or any(link in self._by_link for link in crew.links):
             return None
-        now, by_class = self._engine.environment.now, {state.rank_class.index: state for state in states}
-        held = {index: by_class[index].processor.held for index in crew.rank_classes}
-        sms = tuple(held.values()) if any(held.values()) else ()
+        now = self._engine.environment.now
+        held = {state.rank_class.index: state.processor.held for state in states}
+        sms = tuple(held[index] for index in crew.rank_classes) if any(held.values()) else ()
         legs: dict[int, Leg] = {}
-        for index, state in by_class.items():
+        for state in states:
             template = self._templates.find(state.rank_class, step.run, sms)
             if template is None:
                 return None
-            if not (template.serial and len(states) == 1) and not self._in_time(state, step, template):
+            leg = legs[state.rank_class.index] = Leg(now, state, step, template)
+            if leg.late and not (template.serial and len(states) == 1):
                 return None
-            legs[index] = Leg(now, state, step, template)
         for leg in legs.values():
             leg.event = self._engine.environment.timeout(leg.delay)
         flight = Flight(step, legs, crew.links, held, now)
         self._by_class.update(dict.fromkeys(legs, flight))
         self._by_link.update(dict.fromkeys(crew.links, flight))
         return flight
-
-    def _in_time(self, state: ClassState, step: QueuedRun, template: Template) -> bool:
-        """Whether the host has launched every op by the time it starts."""
-        return not template.late(step.host - self._engine.environment.now, state.script.interval)
 
     def _fly(self, flight: Flight, rank_class: int) -> Waits:
         """What a rank class goes through in a flight: to the end of its leg, or op by op from where that was opened."""
