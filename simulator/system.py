@@ -135,6 +135,7 @@ class _Crossings:
         self._patterns: dict[tuple[int, int], list[int]] = {}
 
     def add(self, stage: PhaseKey, communicator: Ints, link: Ints, weight: Floats) -> None:
+        """Note the rows of a phase, or that they are those of an earlier one."""
         known = self._patterns.setdefault((stage.family, len(link)), [])
         rows = (communicator, link, weight)
         same = [pattern for pattern in known if all(map(np.array_equal, self._rows[pattern], rows))]

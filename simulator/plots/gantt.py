@@ -98,6 +98,7 @@ class _View:
 
     @classmethod
     def of(cls, result: Framed, ranks: str | Sequence[int], window: tuple[float, float] | None) -> "_View":
+        """What the chosen ranks do within the window."""
         chosen = _chosen(result, ranks)
         everywhere = result.to_frame("spans")
         spans = _on_lanes(everywhere, chosen)
