@@ -201,3 +201,15 @@ def test_a_hand_made_program_simulates():
     result = simulate(program, topologies.build("flat", ranks=1, accelerator="ideal"))
     assert result.step_time == 3.0
     assert result.mean_seconds["compute_seconds"] == 3.0
+
+
+def test_without_overlap_all_parameters_are_gathered_before_anything_is_computed():
+    """ZeRO-1's gathers run beside the first forwards, unless dp is told not to overlap."""
+    plan = "pp=2,schedule=interleaved,virtual=2 dp=2,zero=1{} tp=4"
+    for option, ahead in (("", True), (",overlap=off", False)):
+        step = TrainingStep("llama3_8b,layers=8", plan.format(option), batch=4, sequence=2048)
+        spans = simulate(step, "dgx_h100,nodes=2").to_frame("spans")
+        first = spans[spans["rank"] == 0]
+        gathered = first.loc[first["action"] == "open", "end_seconds"].max()
+        computes = first.loc[(first["work"] == "compute") & (first["action"] == "F"), "start_seconds"].min()
+        assert (computes < gathered) == ahead

@@ -87,6 +87,11 @@ class Strategy:
         """What the step begins with on a stage; its first forward waits for these ops."""
         return ()
 
+    @property
+    def opens_ahead(self) -> bool:
+        """Whether a stage waits for its own opening ops only, while those of later stages go on beside it."""
+        return True
+
     def close(self, stages: Sequence[float], after: tuple[str, ...], microbatch: Microbatch) -> tuple[Op, ...]:
         """What follows a rank's last backward (the ops `after`), given the gradients kept of each of its stages."""
         return ()

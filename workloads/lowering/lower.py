@@ -100,10 +100,16 @@ class _Lowering:
     def _block(self, key: BlockKey) -> Block:
         """The block of an action, with its messages."""
         stage, kind, variant = key
-        opened = self.opened[stage] if kind == "F" and variant in ("first", "only") else ()
-        names = tuple(op.name for op in opened)
+        names = self._opening(stage) if kind == "F" and variant in ("first", "only") else ()
         ends = Ends(self.hops.incoming(stage, kind), self.hops.outgoing(stage, kind), names)
         return self.bodies.block(self.step.stages[stage], kind, variant, ends)
+
+    def _opening(self, stage: int) -> tuple[str, ...]:
+        """The opening ops that a stage waits for: its own, or without overlap those of all stages of its rank."""
+        ahead = all(strategy.opens_ahead for strategy in self.step.plan.strategies)
+        rank = self.step.schedule.placement[stage]
+        stages = [stage] if ahead else {action.stage for action in self.step.schedule.orders[rank]}
+        return tuple(op.name for each in sorted(stages) for op in self.opened[each])
 
     def _closing(self, stages: list[int], after: str) -> tuple[Op, ...]:
         """The closing ops of a rank with these stages."""

@@ -75,6 +75,11 @@ class Data(Strategy):
             ),
         )
 
+    @property
+    def opens_ahead(self) -> bool:
+        """Without overlap, nothing is computed before all parameters are there."""
+        return self.overlap
+
     def close(self, stages: Sequence[float], after: tuple[str, ...], microbatch: Microbatch) -> tuple[Op, ...]:
         """Without overlap, all reductions."""
         if self.degree == 1 or self.overlap:
