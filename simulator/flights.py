@@ -108,9 +108,10 @@ class Flights:
 
     def _take_off(self, states: Sequence[ClassState], step: QueuedRun, crew: Crew) -> Flight | None:
         """Begin a flight if nobody is busy, the links are free, and waits for the host are simply told."""
-        if any(state.processor.running or _tailed(state) for state in states):
-            return None
-        if self._engine.context.network.busy(crew.links) or any(link in self._by_link for link in crew.links):
+        for state in states:
+            if state.processor.running or (state.tails and _tailed(state)):
+                return None
+        if self._engine.context.network.busy(crew.links) or not self._by_link.keys().isdisjoint(crew.links):
             return None
         now = self._engine.environment.now
         held = {state.rank_class.index: state.processor.held for state in states}

@@ -81,8 +81,9 @@ class SharedNetwork:
             self.entering(flow.key[0])
         met = []
         for link in flow.alone.demands:
-            self._on_link[link].append(flow)
-            if self._check(link):
+            others = self._on_link[link]
+            others.append(flow)
+            if len(others) > 1 and self._check(link):
                 met.append(link)
         if not met:
             return False

@@ -27,7 +27,8 @@ class Data(Strategy):
     """`zero` 0 all-reduces gradients; 1 reduce-scatters them and gathers parameters as the next step opens.
 
     `bucket` is in bytes; with `overlap` off each stage is one bucket, reduced after the rank's last backward.
-    Gradients have the parameters' dtype. Assumes that a stage's parameters are gathered as one collective.
+    Assumes that gradients are kept and reduced in the parameters' dtype, and that a stage's parameters are gathered
+    as one collective.
     """
 
     axis: ClassVar[str] = "dp"

@@ -1,7 +1,8 @@
 """Tensor parallelism: attention by heads, feed-forward by columns then rows, the vocabulary in shares.
 
 Sources: Megatron-LM, arXiv:1909.08053; sequence parallelism, arXiv:2205.05198. Assumes that the gradients of
-the replicated norms need no collective of their own (they are 1e-4 of a layer's).
+the replicated norms need no collective of their own (they are 1e-4 of a layer's). Assumes that without sequence
+parallelism every rank sends the whole activation on to the next stage, and not its share to be gathered there.
 """
 
 from dataclasses import dataclass
