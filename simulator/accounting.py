@@ -55,7 +55,7 @@ class _Accountant:
         self._found: dict[Place, OpRecord] = {}
         self._before: dict[Place, OpRecord] = {}
         self._runs: dict[Template, _Runs] = {}
-        self._sent = sorted(recording.sent, key=lambda record: record.start, reverse=True)
+        self._sent: list[OpRecord] | None = None
         self._is_action = [replay.block.kind in ACTIONS for replay in script.rank_class.order]
 
     def close(self) -> Account:
@@ -103,6 +103,8 @@ class _Accountant:
 
     def _gap(self, low: float, record: OpRecord | RunRecord) -> None:
         """The compute stream stood still before a record: first for messages to leave, then for the record itself."""
+        if self._sent is None:
+            self._sent = sorted(self._recording.sent, key=lambda record: record.start, reverse=True)
         while self._sent and self._sent[-1].start <= record.start:
             sent = self._sent.pop()
             if sent.start > low and sent.ready.op.stream == COMPUTE:

@@ -41,16 +41,16 @@ class Mailbox:
         self._context, self._communicators = context, communicators
         self._messages: dict[MessageKey, Message] = {}
 
-    def reach(self, rank_class: RankClass, position: int, ready: ReadyOp, head: MessageKey) -> Message | None:
+    def reach(self, rank_class: RankClass, position: int, ready: ReadyOp, key: MessageKey) -> Message | None:
         """A rank class reaches a message's op, sending or asking for it; the message, if it has to wait for that."""
         assert ready.address is not None
         slot, payload = ready.address
-        message = self._messages.pop(head, None)
+        message = self._messages.pop(key, None)
         if message is None:
-            transfer = self._communicators[head[0]].transfers[payload]
-            message = self._messages[head] = Message(transfer, next(self._context.numbers))
+            transfer = self._communicators[key[0]].transfers[payload]
+            message = self._messages[key] = Message(transfer, next(self._context.numbers))
         elif message.transfer.payload != payload:
-            raise mismatch(rank_class, ready, payload, message.transfer.payload, head[1])
+            raise mismatch(rank_class, ready, payload, message.transfer.payload, key[1])
         if slot.role == "send":
             message.sender = rank_class, position, ready
             message.began = self._context.environment.now
