@@ -85,11 +85,12 @@ class BlockCompiler:
     def _make(self, block: Resolved, accelerator: Accelerator) -> ReadyBlock:
         awaited = block.awaited(self._imported)
         ops = [self._op(block, place, accelerator, place in awaited) for place in range(len(block.block.ops))]
+        closing = block.awaited(self._imported, block.outer(self.inner))
         queues: dict[str, list[ReadyOp | Run]] = {}
         for places in gather(block, self.inner, self._imported):
             first = ops[places[0]]
             if first.op.stream in self.inner or (first.op.stream == COMPUTE and first.address is None):
-                queues.setdefault(COMPUTE, []).append(self._run(block, [ops[place] for place in places]))
+                queues.setdefault(COMPUTE, []).append(_run(block, [ops[place] for place in places], closing))
             else:
                 queues.setdefault(first.op.stream, []).append(first)
         exports = {ready.op.name: ready.place for ready in ops if ready.op.name in self._imported}
@@ -108,12 +109,13 @@ class BlockCompiler:
             awaited=awaited,
         )
 
-    def _run(self, block: Resolved, ops: list[ReadyOp]) -> Run:
-        places = {ready.place for ready in ops}
-        following = range(max(places) + 1, len(block.block.ops))
-        outer = {op.stream for op in block.block.ops} - self.inner - {COMPUTE}
-        closing = block.awaited(self._imported, outer) & places
-        outward = closing | {each for place in following for each in block.waits[place] if each in places}
-        following_compute = next((place for place in following if block.stream(place) == COMPUTE), None)
-        joined = block.waits[following_compute] if following_compute is not None else ()
-        return Run(tuple(ops), tuple(sorted(outward)), frozenset(joined), closing)
+
+def _run(block: Resolved, ops: list[ReadyOp], awaited: frozenset[int]) -> Run:
+    """One run of a block; `awaited` are the block's places that something outside runs waits for."""
+    places = {ready.place for ready in ops}
+    following = range(max(places) + 1, len(block.block.ops))
+    closing = awaited & places
+    outward = closing | {each for place in following for each in block.waits[place] if each in places}
+    following_compute = next((place for place in following if block.stream(place) == COMPUTE), None)
+    joined = block.waits[following_compute] if following_compute is not None else ()
+    return Run(tuple(ops), tuple(sorted(outward)), frozenset(joined), closing)

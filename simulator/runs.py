@@ -38,6 +38,10 @@ class Resolved:
         """The stream of an op."""
         return self.block.ops[place].stream
 
+    def outer(self, inner: frozenset[str]) -> frozenset[str]:
+        """Its streams that live beside runs: neither the compute stream nor one of `inner`."""
+        return frozenset(op.stream for op in self.block.ops) - inner - {COMPUTE}
+
     def awaited(self, imported: frozenset[str], streams: Iterable[str] | None = None) -> frozenset[int]:
         """Places of ops that a later block waits for, or an op on another stream (one of `streams`, if given)."""
         allowed = None if streams is None else set(streams)
@@ -62,7 +66,7 @@ def inner_streams(blocks: Sequence[Resolved], imported: frozenset[str]) -> froze
 
 def gather(block: Resolved, inner: frozenset[str], imported: frozenset[str]) -> Iterator[tuple[int, ...]]:
     """A block's places in program order: a run's together, every other op alone."""
-    outer = {op.stream for op in block.block.ops} - inner - {COMPUTE}
+    outer = block.outer(inner)
     closing = block.awaited(imported, outer)
     run: list[int] = []
     for place, op in enumerate(block.block.ops):
@@ -70,8 +74,8 @@ def gather(block: Resolved, inner: frozenset[str], imported: frozenset[str]) -> 
             yield (place,)
             continue
         alone = op.stream == COMPUTE and not isinstance(op, Compute)
-        outside = (each for each in block.waits[place] if each not in run and block.stream(each) != COMPUTE)
-        opening = bool(block.imports[place]) or any(True for _ in outside)
+        outside = any(each not in run and block.stream(each) != COMPUTE for each in block.waits[place])
+        opening = outside or bool(block.imports[place])
         if run and (alone or (opening and op.stream == COMPUTE)):
             yield tuple(run)
             run = []
@@ -91,7 +95,7 @@ def _breaking(block: Resolved, inner: frozenset[str], imported: frozenset[str]) 
 
     It could start before the run, or something outside waits for it.
     """
-    outer = {op.stream for op in block.block.ops} - inner - {COMPUTE}
+    outer = block.outer(inner)
     awaited = block.awaited(imported, outer)
     before = -1
     for run in gather(block, inner, imported):
