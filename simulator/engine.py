@@ -169,9 +169,8 @@ class Engine:
         state.underway[ready.op.stream] = underway
         if isinstance(work, Progress):
             yield work.event
-            record = OpRecord(underway.position, ready, underway.start, underway.start, self.environment.now)
-            beside = ready.op.stream != COMPUTE
-            (state.recording.beside if beside else state.recording.compute).append(record)
+            start = underway.start
+            state.recording.add(OpRecord(underway.position, ready, start, start, self.environment.now))
         elif isinstance(work, Message):
             yield self.mailbox.event(work)
             self.mailbox.received(state.rank_class, underway.position, ready, underway.start, work)

@@ -16,7 +16,6 @@ from simulator.network import Flow
 from simulator.quotient import Communicator, Quotient, RankClass, Transfer
 from simulator.recording import OpRecord
 from simulator.rendezvous import mismatch
-from simulator.runs import COMPUTE
 from simulator.script import Channels, MessageKey
 
 
@@ -100,8 +99,7 @@ class Mailbox:
     def received(self, rank_class: RankClass, position: int, ready: ReadyOp, start: float, message: Message) -> None:
         """Take down that a rank class has a message for which it was ready at `start`."""
         record = OpRecord(position, ready, start, message.began, self._context.environment.now, message.number)
-        recording = self._context.recordings[rank_class.index]
-        (recording.compute if ready.op.stream == COMPUTE else recording.beside).append(record)
+        self._context.recordings[rank_class.index].add(record)
 
 
 def channels(quotient: Quotient) -> Channels:

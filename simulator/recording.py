@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from simulator.blocks import ReadyOp, Run
+from simulator.runs import COMPUTE
 from simulator.template import Template
 
 
@@ -44,6 +45,10 @@ class Recording:
         self.compute: list[OpRecord | RunRecord] = []
         self.beside: list[OpRecord] = []
         self.sent: list[OpRecord] = []
+
+    def add(self, record: OpRecord) -> None:
+        """Take down an op that held its stream until its end."""
+        (self.compute if record.ready.op.stream == COMPUTE else self.beside).append(record)
 
     @property
     def end(self) -> float:

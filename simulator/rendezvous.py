@@ -11,7 +11,6 @@ from simulator.context import ReplayContext
 from simulator.network import Flow
 from simulator.quotient import Arrival, Communicator, RankClass, Transfer
 from simulator.recording import OpRecord
-from simulator.runs import COMPUTE
 
 RELEASING = ("latency", "recv_block")
 """Modes of messages that let the sender go on at once."""
@@ -259,7 +258,5 @@ class Rendezvous:
         recording = self._context.recordings[call.rank_class.index]
         if call.address.slot.role == "send" and call.address.payload.kind in RELEASING:
             recording.sent.append(record)
-        elif call.ready.op.stream == COMPUTE:
-            recording.compute.append(record)
         else:
-            recording.beside.append(record)
+            recording.add(record)
