@@ -13,7 +13,11 @@ from topologies.accelerator import Accelerator
 def test_every_data_sheet_is_complete_and_sourced(name):
     chip = accelerators.build(name)
     assert chip.source
-    assert chip.peak("bf16") >= chip.peak("fp32") > 0
+    peaks = [chip.peak_flops[dtype] for dtype in ("fp4", "fp8", "bf16", "tf32", "fp32") if dtype in chip.peak_flops]
+    assert peaks == sorted(peaks, reverse=True)
+    assert chip.peak("fp16" if name == "v100" else "bf16") == max(
+        chip.peak_flops.get(each, 0) for each in ("bf16", "fp16")
+    )
     assert chip.usable_memory_bytes >= chip.memory_bytes > 0
     assert {chip: 1}[pickle.loads(pickle.dumps(chip))] == 1
 
@@ -44,9 +48,30 @@ def test_ideal_device_reads_flops_as_seconds():
     assert chip.memory_bytes == chip.memory_bandwidth == math.inf
 
 
-@pytest.mark.parametrize("alias", ["H100-SXM5", "A100-SXM4-80GB"])
+@pytest.mark.parametrize("alias", accelerators.DATA_SHEETS)
 def test_data_sheet_names_build_too(alias):
     assert accelerators.build(alias).name == alias
+
+
+def test_every_chip_has_a_data_sheet_name():
+    assert sorted({*accelerators.DATA_SHEETS.values(), "ideal"}) == accelerators.names()
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "compute", "memory"),
+    [
+        ("h100", "a100_40gb", 3.17, 2.156),
+        ("h200", "h100", 1.0, 1.432),
+        ("b200", "h100", 2.274, 2.387),
+        ("mi325x", "mi300x", 1.0, 1.132),
+        ("h20", "h100", 0.1496, 1.193),
+        ("gb300", "b300", 1.111, 1.0),
+    ],
+)
+def test_generations_in_compute_and_memory_bandwidth(new, old, compute, memory):
+    new, old = accelerators.build(new), accelerators.build(old)
+    assert new.peak("bf16") / old.peak("bf16") == pytest.approx(compute, rel=1e-3)
+    assert new.memory_bandwidth / old.memory_bandwidth == pytest.approx(memory, rel=1e-3)
 
 
 def test_there_is_no_default_peak():

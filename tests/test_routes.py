@@ -8,6 +8,7 @@ from itertools import pairwise
 import networkx as nx
 import numpy as np
 import pytest
+from cluster_names import EVERY, built
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,17 @@ from topologies.units import MICRO
 
 LLAMA3 = topologies.build("llama3_cluster,gpus=6160")  # two pods and one rack of a third
 HIERARCHIES = [LLAMA3, *map(topologies.build, ["dgx_h100,nodes=3", "dgx_a100,nodes=2", "flat,ranks=5"])]
+SHORTEST = [
+    "dgx_h100,nodes=3,nics=2,oversubscription=2",
+    "gb200_nvl72,racks=2,gpus_per_rack=8",
+    "rail_optimized,nodes=4,nodes_per_unit=2,pxn=off",
+    "fat_tree,nodes=8,levels=3,nodes_per_leaf=2,leaves_per_pod=2",
+    "full_mesh,nodes=2",
+    "pcie_box,gpus=6,nodes=2",
+    "torus,shape=3x5x2",
+    "torus,shape=4x3x6",
+    "torus,shape=2x2x2x2",
+]
 
 
 def ends(topology, sources, destinations):
@@ -58,6 +70,48 @@ def test_servers_talk_inside_over_nvlink_and_outside_over_cards(case):
             assert kinds == {"nvlink"}
         else:
             assert "nvlink" not in kinds
+
+
+@st.composite
+def anywhere(draw):
+    cluster = built(draw(st.sampled_from(EVERY)))
+    ranks = st.integers(0, cluster.size - 1)
+    return cluster, draw(ranks), draw(ranks)
+
+
+@given(anywhere())
+def test_routes_of_every_family_are_walks_of_its_graph(case):
+    cluster, source, destination = case
+    pair, link = cluster.routes([source, destination], [destination, source])
+    there, back = link[pair == 0], link[pair == 1]
+    assert len(there) == len(back)
+    stops = [cluster.links.nodes.index(cluster.devices[source]), *cluster.links.heads[there].tolist()]
+    assert cluster.links.tails[there].tolist() == stops[:-1]
+    assert cluster.links.nodes[stops[-1]] == cluster.devices[destination]
+    assert len(set(stops)) == len(stops)
+    assert all(cluster.graph.has_edge(*cluster.links.ends[each]) for each in link)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_many_pairs_are_routed_as_each_alone(name):
+    cluster = built(name)
+    ranks = np.arange(0, cluster.size, max(1, cluster.size // 50))
+    sources, destinations = ranks, ranks[::-1]
+    pair, link = cluster.routes(sources, destinations)
+    assert (np.diff(pair) >= 0).all()
+    for each in range(0, len(ranks), 7):
+        assert link[pair == each].tolist() == cluster.routes([sources[each]], [destinations[each]])[1].tolist()
+
+
+@pytest.mark.parametrize("name", SHORTEST)
+def test_arithmetic_finds_paths_as_short_as_a_search(name):
+    cluster = built(name)
+    lengths = dict(nx.all_pairs_shortest_path_length(cluster.graph))
+    sources, destinations = (place.ravel() for place in np.indices((cluster.size, cluster.size)))
+    pair, _ = cluster.routes(sources, destinations)
+    found = np.bincount(pair, minlength=len(sources)).tolist()
+    names = cluster.devices
+    assert found == [lengths[names[one]][names[other]] for one, other in zip(sources, destinations, strict=True)]
 
 
 def test_the_lowest_shared_switch_decides():

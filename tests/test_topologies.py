@@ -8,6 +8,7 @@ import sys
 import networkx as nx
 import numpy as np
 import pytest
+from cluster_names import EVERY, VARIANTS, built
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,9 +16,9 @@ import topologies
 from topologies import Link, accelerators
 
 
-@pytest.fixture(params=topologies.names())
+@pytest.fixture(params=EVERY)
 def family(request):
-    return topologies.build(request.param)
+    return built(request.param)
 
 
 @pytest.fixture
@@ -34,7 +35,16 @@ def test_name_is_the_text_that_builds_it(family):
     again = topologies.build(family.name)
     assert again.name == family.name
     assert again.devices == family.devices
+    assert again.grid == family.grid
+    assert again.links.ends == family.links.ends
     assert np.array_equal(again.links.bandwidth, family.links.bandwidth)
+    ranks = np.arange(family.size)
+    assert again.routes(ranks, ranks[::-1])[1].tolist() == family.routes(ranks, ranks[::-1])[1].tolist()
+
+
+@pytest.mark.parametrize("text", VARIANTS)
+def test_names_say_no_more_than_needed(text):
+    assert set(topologies.build(text).name.split(",")) == set(text.split(","))
 
 
 def test_links_are_the_graph_edges_both_ways(family):
@@ -42,6 +52,44 @@ def test_links_are_the_graph_edges_both_ways(family):
     edges |= {(v, u): link for (u, v), link in edges.items()}
     assert {end: family.links[index] for index, end in enumerate(family.links.ends)} == edges
     assert len(family.links) == 2 * family.graph.number_of_edges()
+
+
+def test_tails_and_heads_are_the_ends(family):
+    links = family.links
+    assert links.nodes == tuple(family.graph)
+    assert links.nodes[: family.size] == family.devices
+    ends = zip(links.tails.tolist(), links.heads.tolist(), strict=True)
+    assert [(links.nodes[tail], links.nodes[head]) for tail, head in ends] == list(links.ends)
+
+
+def test_description_is_one_line_of_what_it_is(family):
+    text = family.description
+    assert "\n" not in text
+    assert text.startswith(f"{family.size} {family.accelerators[0].name} ")
+    assert all(f" {kind} " in text for kind in family.links.kinds)
+
+
+@pytest.mark.parametrize(
+    ("text", "description"),
+    [
+        ("dgx_h100,nodes=2", "16 H100-SXM5 in 2 nodes; nvlink 450 GB/s; infiniband 8 × 400 Gb/s a node"),
+        ("ethernet", "64 A100-SXM4-80GB in 8 nodes; nvlink 300 GB/s; pcie 32 GB/s; ethernet 10 Gb/s a node"),
+        ("gb300_nvl72", "72 GB300 in 1 node; nvlink 900 GB/s; infiniband 72 × 800 Gb/s a node"),
+        ("full_mesh", "8 MI300X in 1 node; xgmi 7 × 64 GB/s; roce 8 × 400 Gb/s a node"),
+        ("torus,shape=4x4,accelerator=trainium2", "16 Trainium2 on a torus of 4x4; neuronlink 4 × 128 GB/s"),
+        ("hpn,nodes=2", "16 H800-SXM in 2 nodes; nvlink 200 GB/s; roce 16 × 200 Gb/s a node; fabric 46.88 GB/s"),
+    ],
+)
+def test_descriptions(text, description):
+    assert topologies.build(text).description == description
+
+
+def test_every_link_can_be_degraded(family):
+    end = family.links.ends[-1] if len(family.links) else None
+    if end:
+        weak = family.degrade(link=end, bandwidth=0.5)
+        assert np.flatnonzero(weak.links.bandwidth != family.links.bandwidth).tolist() == [len(family.links) - 1]
+        assert weak.description == family.description
 
 
 def test_every_family_pickles_without_its_cache(family):
@@ -52,7 +100,8 @@ def test_every_family_pickles_without_its_cache(family):
 
 
 def test_compiled_arrays_cannot_be_written(family):
-    for array in (family.links.bandwidth, family.links.latency, family.links.codes, family.speeds, family.hosts):
+    links = family.links
+    for array in (links.bandwidth, links.latency, links.codes, links.tails, links.heads, family.speeds, family.hosts):
         assert not array.flags.writeable
 
 
@@ -106,6 +155,39 @@ def test_flat_takes_free_links_and_ideal_devices():
         ("flat,bandwidth=nan", "bandwidth=nan"),
         ("flat,latency=inf", "latency=inf: seconds must be between 0 and"),
         ("flat,accelerator=h10", "did you mean h100"),
+        ("dgx_h100,nics=3", "nics=3 of 8 GPUs: cards of a node are 1, 2, 4 or a multiple of 8"),
+        ("dgx_h100,nics=0", "nics=0 is not a whole number from 1"),
+        ("dgx_h100,nic_gbit=0", "nic_gbit=0 is not a number of at least 0.001"),
+        ("dgx_h100,nic_gbit=on", "nic_gbit=True is not a number"),
+        ("dgx_h100,oversubscription=0.5", "oversubscription=0.5 is not a number of at least 1"),
+        ("dgx_h100,transport=tcp", "unknown transport 'tcp'; did you mean tcpx"),
+        ("dgx_h100,nvlink_bandwidth=-1", "bandwidth=-1: bytes/s must be at least 1"),
+        ("dgx_b200,accelerator=b20", "unknown accelerator 'b20'; did you mean b200"),
+        ("gb200_nvl72,gpus_per_rack=6", "gpus_per_rack=6 is not a multiple of 4 from 4 to 72; nearest: 4, 8"),
+        ("gb200_nvl72,racks=1e9", "racks=1000000000.0 is not a whole number from 1 to 14563"),
+        ("gb200_nvl72,rack=2", "unknown option of gb200_nvl72 'rack'; did you mean racks"),
+        ("rail_optimized,pxn=maybe", "unknown pxn 'maybe'.* Known: off, on"),
+        ("rail_optimized,nodes_per_unit=0", "nodes_per_unit=0 is not a whole number"),
+        ("fat_tree,levels=4", "levels=4: a fat tree has 2 .* or 3"),
+        ("fat_tree,routing=ecpm", "unknown routing 'ecpm'; did you mean ecmp"),
+        ("fat_tree,routing=ecmp,uplinks=0", "uplinks=0 is not a whole number"),
+        ("fat_tree,routing=ecmp,seed=-1", "seed=-1 is not a whole number from 0"),
+        ("hpn,planes=0", "planes=0 is not a whole number from 1 to 16"),
+        ("torus,shape=4x", "shape=4x: a torus has 1 to 6 sizes, such as 4x4x4"),
+        ("torus,shape=1e3", "shape=1000.0: a torus has 1 to 6 sizes"),
+        ("torus,shape=0x4", "shape=0x4: size=0 is not a whole number"),
+        ("torus,shape=4096x4096", "size=16777216 is not a whole number from 1 to 1048576"),
+        ("torus,accelerator=h100", "bandwidth of a torus of H100-SXM5 is not known; give bytes/s"),
+        ("dragonfly,groups=0", "groups=0 is not a whole number"),
+        ("dragonfly,groups=1000,nodes_per_switch=1000", "switches_per_group × nodes_per_switch=8000000 is not a whole"),
+        ("full_mesh,accelerator=h100", "pair_bandwidth of H100-SXM5 in a full mesh is not known; give bytes/s"),
+        ("full_mesh,gpus_per_node=65", "gpus_per_node=65 is not a whole number from 1 to 64"),
+        (
+            "full_mesh,nvlink_bandwidth=1e9",
+            "unknown option of full_mesh 'nvlink_bandwidth'; did you mean pair_bandwidth",
+        ),
+        ("pcie_box,generation=7", "PCIe generation 7 is not known; known are 3, 4, 5, 6"),
+        ("ethernet,nodes=0", "nodes=0 is not a whole number"),
     ],
 )
 def test_absurd_sizes_fail_in_one_line(text, message):
@@ -193,7 +275,7 @@ def test_factors_of_every_rank_and_link_are_legal(servers):
 def test_replace_changes_a_field_and_forgets_the_cache(servers):
     upgraded = servers.replace(accelerators=(accelerators.build("a100_80gb"),) * 16)
     assert upgraded.accelerators[0].name == "A100-SXM4-80GB"
-    assert upgraded.hierarchy is servers.hierarchy
+    assert upgraded.router is servers.router
     with pytest.raises(ValueError, match="15 accelerators for 16 devices"):
         servers.replace(accelerators=servers.accelerators[1:])
     with pytest.raises(ValueError, match="unknown field of a topology 'node'"):
@@ -202,7 +284,7 @@ def test_replace_changes_a_field_and_forgets_the_cache(servers):
 
 def test_replaced_devices_are_routed_anew(servers):
     turned = servers.replace(devices=servers.devices[::-1])
-    assert turned.hierarchy is None
+    assert turned.router is None
     ends = servers.links.ends
     assert [turned.links.ends[index] for index in turned.routes([0], [15])[1]] == [
         ends[index] for index in servers.routes([15], [0])[1]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from topologies.accelerator import Accelerator as Accelerator
     from topologies.clusters import build as build
     from topologies.clusters import names as names
+    from topologies.files import load as load
     from topologies.graph import from_graph as from_graph
     from topologies.link import Link as Link
     from topologies.topology import Topology as Topology
@@ -25,10 +26,11 @@ _HOMES = {
     "Topology": "topologies.topology",
     "build": "topologies.clusters",
     "from_graph": "topologies.graph",
+    "load": "topologies.files",
     "names": "topologies.clusters",
 }
 
-__all__ = ["Accelerator", "Link", "Topology", "accelerators", "build", "from_graph", "names"]
+__all__ = ["Accelerator", "Link", "Topology", "accelerators", "build", "from_graph", "load", "names"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,128 +1,209 @@
 """Clusters of servers below tiers of switches: one builder for all families, link ids by arithmetic."""
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from numbers import Integral, Real
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 import networkx as nx
 import numpy as np
 
 from topologies import accelerators
 from topologies.accelerator import Accelerator
-from topologies.link import Integers, Link, Links, sealed
-from topologies.routing import Hierarchy, Level
+from topologies.link import Integers, Link, Links, Node, sealed
+from topologies.routing.levels import Hierarchy, Level, MeshLevel, SwitchLevel
+from topologies.routing.router import NONE
 from topologies.topology import Topology
 
-MAXIMUM_DEVICES = 2**20
+Edges = Sequence[tuple[Node, Node, Link]]
+AnyLevel_co = TypeVar("AnyLevel_co", bound=Level, covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Tier:
-    """Equal switches, each above `devices` devices, and the links from what is below up to them.
+    """Switches above devices (or above the tier below), and the links up to them.
 
-    `bandwidth` is in bytes/s each way *per device below the link*, so that a partly filled rack or pod keeps its
-    uplinks in proportion; oversubscription r leaves 1/r of the devices' sum.
+    `units` [devices] is the number of the switch that a device is below; devices of unit -1 skip the tier. `link` says
+    what *one device* has of the links up to it, each way: an uplink's bandwidth is the sum over the devices below it,
+    so that a partly filled rack or pod keeps its uplinks in proportion; oversubscription r leaves 1/r of the sum. A
+    sequence of links, one per device, serves unequal devices. `planes` are parallel switches that share the bandwidth
+    evenly: each pair of devices is hashed on one of them with the `seed`.
     """
 
     switch: str
-    devices: int
-    kind: str
-    bandwidth: float
-    latency: float
+    units: Integers
+    link: Link | Sequence[Link]
     oversubscription: float = 1.0
+    planes: int = 1
+    seed: int = 0
 
-    def __post_init__(self) -> None:
-        Link(self.kind, self.bandwidth, self.latency)  # fails where a link would
+    def node(self, unit: int, plane: int = 0) -> Node:
+        """The name of a switch."""
+        return f"{self.switch}{unit * self.planes + plane}"
 
-    def uplink(self, devices: int) -> Link:
-        """The link up from a unit of so many devices."""
-        return Link(self.kind, devices * self.bandwidth / self.oversubscription, self.latency)
+    def links(self, below: Integers, parts: int) -> list[Link]:
+        """The link up from each unit below, of so many parallel ones; `below` [devices] numbers the units."""
+        count = int(below.max()) + 1
+        if isinstance(self.link, Link):
+            each, firsts = np.full(len(below), float(self.link.bandwidth)), [self.link] * count
+        else:
+            each = np.array([link.bandwidth for link in self.link])
+            firsts = [self.link[device] for device in np.unique(below, return_index=True)[1].tolist()]
+        sums = np.bincount(below, each, count) / self.oversubscription / parts
+        return _same_shared(firsts, sums.tolist())
+
+
+def _same_shared(links: Sequence[Link], bandwidths: Sequence[float]) -> list[Link]:
+    """Links with other bandwidths; equal ones are one object, since there are few different ones."""
+    known: dict[tuple[Link, float], Link] = {}
+    for key in zip(links, bandwidths, strict=True):
+        if key not in known:
+            known[key] = replace(key[0], bandwidth=key[1])
+    return [known[key] for key in zip(links, bandwidths, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Wires:
-    """The edges from the units of one tier to the switches above them; unit u holds `span` devices."""
+class Part(Generic[AnyLevel_co]):
+    """Edges of a cluster, with the levels of routing that they make; link ids begin at twice the edges before."""
 
-    first: int
-    span: int
-    tier: Tier
-    edges: tuple[tuple[str, str, Link], ...]
+    edges: Edges
+    levels: tuple[AnyLevel_co, ...]
 
-    def up(self, ranks: Integers) -> Integers:
-        """Id of the link up that a device uses; the one down is the next."""
-        return 2 * (self.first + ranks // self.span)
+
+def blocks(devices: int, size: int) -> Integers:
+    """The number of the block of so many neighbouring devices in which each device is.
+
+    >>> blocks(5, 2).tolist()
+    [0, 0, 1, 1, 2]
+    """
+    return np.arange(devices) // size
+
+
+def parallel(tiers: Sequence[Tier], lowest: str, planes: int, seed: int) -> list[Tier]:
+    """Tiers of which the named one and those above it are several planes of switches."""
+    first = [tier.switch for tier in tiers].index(lowest)
+    return [*tiers[:first], *(replace(tier, planes=planes, seed=seed) for tier in tiers[first:])]
+
+
+def chain(devices: Sequence[Node], tiers: Sequence[Tier], before: int = 0) -> Part[SwitchLevel]:
+    """Join devices to the first tier's switches, those to the second's, and so on; `before` edges exist already.
+
+    A switch is the tier's name and a number; where there are planes, those of one unit are numbered consecutively.
+    """
+    edges: list[tuple[Node, Node, Link]] = []
+    levels: list[SwitchLevel] = []
+    rung = _Rung(np.arange(len(devices)), devices)
+    ups, steps, most = np.empty((len(devices), 0), np.int64), np.empty(0, np.int64), 1
+    for tier in tiers:
+        parts, most = max(rung.width, tier.planes), max(most, tier.planes)
+        new, places = rung.edges(tier, parts)
+        up = np.where(places == NONE, NONE, 2 * (before + len(edges) + places * parts))
+        edges += new
+        ups, steps = np.column_stack([ups, up]), np.append(steps, 2 if parts > 1 else 0)
+        downs = np.where(ups == NONE, NONE, ups + 1)[:, ::-1]
+        rung = rung.next(tier)
+        levels.append(SwitchLevel(rung.units, ups, downs, most, steps, tier.seed))
+    return Part(edges, tuple(levels))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rung:
+    """What a chain has reached: the unit of each device, and the nodes of the units, `width` planes of each."""
+
+    units: Integers
+    names: Sequence[Node]
+    width: int = 1
+
+    def edges(self, tier: Tier, parts: int) -> tuple[Edges, Integers]:
+        """The edges up to a tier, `parts` of each unit, and the place among the units with edges of each device's."""
+        above = tier.units[np.unique(self.units, return_index=True)[1]]
+        places = np.where(above == NONE, NONE, np.cumsum(above != NONE) - 1)
+        edges = [
+            (self.names[unit * self.width + plane % self.width], tier.node(upper, plane % tier.planes), link)
+            for unit, (upper, link) in enumerate(zip(above.tolist(), tier.links(self.units, parts), strict=True))
+            if upper != NONE
+            for plane in range(parts)
+        ]
+        return edges, places[self.units]
+
+    def next(self, tier: Tier) -> "_Rung":
+        """One tier up; devices that skip it stay where they are, as units after the tier's own."""
+        count = int(tier.units.max()) + 1
+        switches = [tier.node(unit, plane) for unit in range(count) for plane in range(tier.planes)]
+        if (tier.units != NONE).all():
+            return _Rung(tier.units, switches, tier.planes)
+        pool = [*switches, *self.names]
+        kept, units = np.unique(np.where(tier.units == NONE, count + self.units, tier.units), return_inverse=True)
+        return _Rung(units, [pool[each] for each in kept.tolist()])
+
+
+def mesh(devices: Sequence[Node], units: Integers, link: Link | Sequence[Link], before: int = 0) -> Part[MeshLevel]:
+    """A link between every two devices of a unit, of neighbouring ones; a sequence says the links of each device."""
+    sizes = np.bincount(units)
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    pairs = sizes * (sizes - 1) // 2
+    first = before + np.concatenate([[0], np.cumsum(pairs)[:-1]])
+    edges = [
+        (devices[low], devices[high], link if isinstance(link, Link) else link[low])
+        for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
+        for low in range(start, start + size)
+        for high in range(low + 1, start + size)
+    ]
+    places = np.arange(len(devices)) - starts[units]
+    return Part(edges, (MeshLevel(units, places, sizes[units], first[units]),))
+
+
+def gpus(count: int) -> tuple[str, ...]:
+    """The nodes of so many devices: `gpu0` … in rank order."""
+    return tuple(f"gpu{rank}" for rank in range(count))
 
 
 def cluster(
-    name: str, devices: int, accelerator: str | Accelerator, network: Sequence[Tier], scale_up: Tier | None = None
+    name: str,
+    accelerator: str | Accelerator | Sequence[Accelerator],
+    network: Sequence[Tier],
+    hosts: Integers,
+    scale_up: Part[Level] | None = None,
 ) -> Topology:
-    """Servers of accelerators with a network card each, below tiers of switches.
+    """Servers of accelerators below tiers of switches.
 
     `network` lists the tiers that join servers, from the network cards up; the last one joins everything. `scale_up`
-    is the switch inside a server: traffic within a server uses it alone, traffic between servers never does.
-    Without it each device is its own host. Devices are nodes `gpu0` …, switches the tier's name and a number.
+    is what joins the devices of a host: traffic within a host uses it alone, traffic between hosts never does.
+    Devices are nodes `gpu0` …, switches the tier's name and a number.
 
-    >>> leaf, spine = Tier("leaf", 2, "port", 1e9, 0.0), Tier("spine", 6, "fabric", 1e9, 0.0, oversubscription=2)
-    >>> [(link.kind, link.bandwidth) for link in cluster("toy", 6, "ideal", [leaf, spine]).route(0, 5)]
+    >>> leaf = Tier("leaf", blocks(6, 2), Link("port", 1e9))
+    >>> spine = Tier("spine", blocks(6, 6), Link("fabric", 1e9), oversubscription=2)
+    >>> [(link.kind, link.bandwidth) for link in cluster("toy", "ideal", [leaf, spine], np.arange(6)).route(0, 5)]
     [('port', 1000000000.0), ('fabric', 1000000000.0), ('fabric', 1000000000.0), ('port', 1000000000.0)]
     """
-    chip = accelerators.build(accelerator)
-    gpus = tuple(f"gpu{rank}" for rank in range(devices))
-    ranks = np.arange(devices)
-    hosts = sealed(ranks // scale_up.devices if scale_up else ranks)
-    inside = list(_wire(gpus, [scale_up], 0)) if scale_up else []
-    outside = list(_wire(gpus, network, sum(len(wires.edges) for wires in inside)))
-    wires = [*inside, *outside]
-    levels = [*_levels(inside, ranks), *_levels(outside, ranks)]
-    links = Links.of_edges(edge for each in wires for edge in each.edges)
-    return Topology(name, _graph(gpus, hosts, wires), gpus, (chip,) * devices, Hierarchy(links, tuple(levels), hosts))
+    devices = gpus(len(hosts))
+    inside = [scale_up] if scale_up else []
+    return assemble(name, accelerator, devices, hosts, [*inside, chain(devices, network, _count(inside))])
 
 
-def _wire(gpus: Sequence[str], tiers: Sequence[Tier], first: int) -> Iterator[_Wires]:
-    """Join devices to the first tier's switches, those to the second's, and so on."""
-    below, span = gpus, 1
-    for tier in tiers:
-        switches = [f"{tier.switch}{number}" for number in range(math.ceil(len(gpus) / tier.devices))]
-        links = [tier.uplink(span)] * (len(below) - 1) + [tier.uplink(len(gpus) - span * (len(below) - 1))]
-        fan = tier.devices // span
-        ends = ((unit, switches[place // fan]) for place, unit in enumerate(below))
-        edges = tuple((unit, switch, link) for (unit, switch), link in zip(ends, links, strict=True))
-        yield _Wires(first, span, tier, edges)
-        first, below, span = first + len(edges), switches, tier.devices
+def assemble(
+    name: str,
+    accelerator: str | Accelerator | Sequence[Accelerator],
+    devices: Sequence[Node],
+    hosts: Integers,
+    parts: Sequence[Part[Level]],
+) -> Topology:
+    """A topology of parts whose edges follow each other; the last part's last level joins all devices."""
+    graph: nx.Graph[Node] = nx.Graph()
+    graph.add_nodes_from(
+        (node, {"device": True, "host": host}) for node, host in zip(devices, hosts.tolist(), strict=True)
+    )
+    edges = [edge for part in parts for edge in part.edges]
+    graph.add_edges_from((tail, head, {"link": link}) for tail, head, link in edges)
+    levels = tuple(level for part in parts for level in part.levels)
+    router = Hierarchy(Links.of_edges(edges, graph), levels, sealed(hosts))
+    return Topology(name, graph, tuple(devices), _chips(accelerator, len(devices)), router)
 
 
-def _levels(wires: Sequence[_Wires], ranks: Integers) -> Iterator[Level]:
-    """Where each device's way up ends, and by which links, for each tier of a chain."""
-    ups = [each.up(ranks) for each in wires]
-    for depth, each in enumerate(wires, start=1):
-        up = np.stack(ups[:depth], axis=1)
-        yield Level(ranks // each.tier.devices, up, up[:, ::-1] + 1)
+def _count(parts: Sequence[Part[Level]]) -> int:
+    return sum(len(part.edges) for part in parts)
 
 
-def _graph(gpus: Sequence[str], hosts: Integers, wires: Sequence[_Wires]) -> "nx.Graph[str]":
-    graph: nx.Graph[str] = nx.Graph()
-    graph.add_nodes_from((gpu, {"device": True, "host": host}) for gpu, host in zip(gpus, hosts.tolist(), strict=True))
-    graph.add_edges_from((unit, switch, {"link": link}) for each in wires for unit, switch, link in each.edges)
-    return graph
-
-
-def check_size(option: str, value: int, limit: int, multiple: int = 1) -> int:
-    """A size given by the user, if it is a whole multiple up to the limit.
-
-    >>> check_size("gpus", 12, limit=2**20, multiple=8)
-    Traceback (most recent call last):
-    ValueError: gpus=12 is not a multiple of 8 from 8 to 1048576; nearest: 8, 16
-    """
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if whole and 0 < value <= limit and value % multiple == 0:
-        return int(value)
-    rule = f"a multiple of {multiple}" if multiple > 1 else "a whole number"
-    near = f"; nearest: {_nearest(value, limit, multiple)}" if isinstance(value, Real) and math.isfinite(value) else ""
-    raise ValueError(f"{option}={value} is not {rule} from {multiple} to {limit}{near}")
-
-
-def _nearest(value: float, limit: int, multiple: int) -> str:
-    steps = (math.floor(value / multiple), math.ceil(value / multiple))
-    top = limit // multiple
-    return ", ".join(map(str, sorted({multiple * min(max(step, 1), top) for step in steps})))
+def _chips(accelerator: str | Accelerator | Sequence[Accelerator], devices: int) -> tuple[Accelerator, ...]:
+    if isinstance(accelerator, str | Accelerator):
+        return (accelerators.build(accelerator),) * devices
+    return tuple(accelerator)

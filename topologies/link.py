@@ -1,7 +1,9 @@
 """Links: what lies between two neighbouring nodes of a cluster, and all of a cluster's links as arrays."""
 
+import dataclasses
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from numbers import Real
 from typing import Any, Self, TypeVar
 
@@ -14,6 +16,7 @@ Node = Hashable
 Edge = tuple[Node, Node]
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 # Latency of one passage, in seconds, within the ranges of data sheets and microbenchmarks: NVSwitch 0.3-0.9 µs,
@@ -36,7 +39,8 @@ LONGEST = 1e6
 class Link:
     """One direction between two nodes: bandwidth in bytes/s (infinite for a free link), latency in seconds.
 
-    `kind` names the technology: nvlink, infiniband, roce, fabric (switch to switch), port (of an ideal switch) …
+    `kind` names the technology: nvlink, xgmi, pcie, ici, neuronlink; a transport from a card to its first switch
+    (infiniband, roce, efa, tcpx, tcpxo, slingshot, ethernet); fabric (switch to switch); port (of an ideal switch).
 
     >>> Link("nvlink", bandwidth=450e9, latency=0.3e-6).bandwidth
     450000000000.0
@@ -62,11 +66,13 @@ class Links:
     """All directed links of a topology; a link's id is its place in these read-only arrays.
 
     `bandwidth` [L] in bytes/s, `latency` [L] in seconds, `codes` [L] into the names `kinds`, `ends` [L] the nodes
-    (from, to) in the graph.
+    (from, to) in the graph, `tails` and `heads` [L] the same two nodes as their places in `nodes`, the graph's order.
 
     >>> links = Links.of_edges([("a", "b", Link("port", 1e9)), ("b", "c", Link("port", 2e9))])
     >>> links.ends
     (('a', 'b'), ('b', 'a'), ('b', 'c'), ('c', 'b'))
+    >>> links.nodes, links.heads.tolist()
+    (('a', 'b', 'c'), [1, 0, 2, 1])
     >>> links[3]
     Link(kind='port', bandwidth=2000000000.0, latency=0.0)
     """
@@ -76,9 +82,12 @@ class Links:
     codes: Integers
     kinds: tuple[str, ...]
     ends: tuple[Edge, ...]
+    nodes: tuple[Node, ...]
+    tails: Integers
+    heads: Integers
 
     def __post_init__(self) -> None:
-        for array in (self.bandwidth, self.latency, self.codes):
+        for array in (self.bandwidth, self.latency, self.codes, self.tails, self.heads):
             sealed(array)
 
     def __len__(self) -> int:
@@ -91,18 +100,28 @@ class Links:
         return f"<{len(self)} directed links: {', '.join(self.kinds)}>"
 
     @classmethod
-    def of_edges(cls, edges: Iterable[tuple[Node, Node, Link]], *, directed: bool = False) -> Self:
-        """Compile edges to arrays: edge j is link j, or if undirected links 2j (as given) and 2j + 1 (back)."""
+    def of_edges(
+        cls, edges: Iterable[tuple[Node, Node, Link]], nodes: Iterable[Node] = (), *, directed: bool = False
+    ) -> Self:
+        """Compile edges to arrays: edge j is link j, or if undirected links 2j (as given) and 2j + 1 (back).
+
+        `nodes` come first in the order of nodes; those of the edges that it lacks follow as they appear.
+        """
         edges = list(edges)
         ways = 1 if directed else 2
         codes = {kind: code for code, kind in enumerate(dict.fromkeys(link.kind for _, _, link in edges))}
         ends = [end for u, v, _ in edges for end in ((u, v), (v, u))[:ways]]
+        order = {node: place for place, node in enumerate(dict.fromkeys(chain(nodes, chain.from_iterable(ends))))}
+        places = np.array([(order[tail], order[head]) for tail, head in ends], np.int64).reshape(-1, 2)
         return cls(
             bandwidth=np.repeat(np.array([link.bandwidth for *_, link in edges], float), ways),
             latency=np.repeat(np.array([link.latency for *_, link in edges], float), ways),
             codes=np.repeat(np.array([codes[link.kind] for *_, link in edges], np.int64), ways),
             kinds=tuple(codes),
             ends=tuple(ends),
+            nodes=tuple(order),
+            tails=places[:, 0].copy(),
+            heads=places[:, 1].copy(),
         )
 
     def scaled(self, factors: Iterable[tuple[Edge, float]]) -> Self:
@@ -110,7 +129,7 @@ class Links:
         bandwidth, places = self.bandwidth.copy(), {end: place for place, end in enumerate(self.ends)}
         for end, factor in factors:
             bandwidth[places[end]] *= factor
-        return type(self)(bandwidth, self.latency, self.codes, self.kinds, self.ends)
+        return dataclasses.replace(self, bandwidth=bandwidth)
 
 
 def sealed(array: Array) -> Array:

@@ -1,6 +1,7 @@
 """A cluster: a graph of devices, switches and links, compiled once to arrays."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
@@ -10,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.accelerator import Accelerator
+from topologies.description import describe
 from topologies.link import Edge, Floats, Integers, Link, Links, Node, sealed
 from topologies.plugins import unknown
-from topologies.routing import Hierarchy, Routes, ShortestPaths
+from topologies.routing.router import Router, Routes
+from topologies.routing.shortest_paths import ShortestPaths
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -26,7 +29,8 @@ class Topology:
 
     `name` is the text that builds it. In `graph`, each edge carries `link=Link`; an undirected edge is two directed
     links of equal data. `devices` are the graph's nodes that are ranks, `accelerators` one data sheet per device.
-    Routes go by the levels of the `hierarchy` where the cluster family has one, else by shortest paths in the graph.
+    Routes go by the `router` where the cluster family has one, else by shortest paths in the graph. `grid` is the
+    shape of a torus, whose ranks are row-major in it; () elsewhere.
     Degradations lie beside the graph, which never changes: `speed_factors` {rank: factor} and `link_factors`
     {(from, to): factor}. `cache` keeps what is computed from the other fields; no copy or pickle takes it along.
     Two topologies are equal only if they are one object, so that caches can hang on it.
@@ -43,7 +47,8 @@ class Topology:
     graph: "nx.Graph[Any]"
     devices: tuple[Node, ...]
     accelerators: tuple[Accelerator, ...]
-    hierarchy: Hierarchy | None = None
+    router: Router | None = None
+    grid: tuple[int, ...] = ()
     speed_factors: Mapping[int, float] = field(default_factory=dict)
     link_factors: Mapping[Edge, float] = field(default_factory=dict)
     cache: dict[Hashable, Any] = field(default_factory=dict)
@@ -55,6 +60,8 @@ class Topology:
             raise ValueError(f"{self.name}: {len(self.accelerators)} accelerators for {len(self.devices)} devices")
         if len(set(self.devices)) < len(self.devices):
             raise ValueError(f"{self.name}: a node is listed twice among its {len(self.devices)} devices")
+        if self.grid and math.prod(self.grid) != len(self.devices):
+            raise ValueError(f"{self.name}: a grid of {self.grid} for {len(self.devices)} devices")
         self._check_factors()
 
     def __repr__(self) -> str:
@@ -67,6 +74,19 @@ class Topology:
     def size(self) -> int:
         """The number of devices."""
         return len(self.devices)
+
+    @property
+    def description(self) -> str:
+        """One line: the devices, their nodes and what they are joined by, as built (degradations are in the name).
+
+        >>> import topologies
+        >>> topologies.build("dgx_h100", nodes=2).description
+        '16 H100-SXM5 in 2 nodes; nvlink 450 GB/s; infiniband 8 × 400 Gb/s a node'
+        """
+        way = self._routing
+        return self._once(
+            "description", lambda: describe(self.devices, self.accelerators, way.hosts, way.links, self.grid)
+        )
 
     @property
     def links(self) -> Links:
@@ -98,7 +118,7 @@ class Topology:
         >>> pair.tolist(), link.tolist()
         ([0, 0, 2, 2], [0, 3, 6, 1])
         """
-        start, end = self._ranks(sources), self._ranks(destinations)
+        start, end = self.ranks(sources), self.ranks(destinations)
         if len(start) != len(end):
             raise ValueError(f"{len(start)} sources but {len(end)} destinations; routes go pair by pair")
         return self._routing.routes(start, end)
@@ -124,7 +144,7 @@ class Topology:
             if key not in known:
                 raise ValueError(unknown("field of a topology", key, known))
         if {"graph", "devices"} & changes.keys():
-            return dataclasses.replace(self, **{"hierarchy": None, "cache": {}, **changes})
+            return dataclasses.replace(self, **{"router": None, "grid": (), "cache": {}, **changes})
         paths = {"paths": self.cache["paths"]} if "paths" in self.cache else {}
         return dataclasses.replace(self, **{"cache": paths, **changes})
 
@@ -154,7 +174,7 @@ class Topology:
             raise ValueError("degrade takes rank= with compute=, or link= with bandwidth=, or both pairs")
         name, speeds, links = self.name, dict(self.speed_factors), dict(self.link_factors)
         if rank is not None and compute is not None:
-            place = int(self._ranks([rank])[0])
+            place = int(self.ranks([rank])[0])
             speeds[place] = speeds.get(place, 1.0) * _factor("compute", compute)
             name += f" [rank {place} compute {compute}]"
         if link is not None and bandwidth is not None:
@@ -164,9 +184,9 @@ class Topology:
         return self.replace(name=name, speed_factors=speeds, link_factors=links)
 
     @property
-    def _routing(self) -> Hierarchy | ShortestPaths:
-        if self.hierarchy is not None:
-            return self.hierarchy
+    def _routing(self) -> Router:
+        if self.router is not None:
+            return self.router
         return self._once("paths", lambda: ShortestPaths.of(self.graph, self.devices))
 
     def _once(self, key: str, make: Callable[[], Value]) -> Value:
@@ -185,7 +205,8 @@ class Topology:
             speeds[rank] = factor
         return sealed(speeds)
 
-    def _ranks(self, ranks: npt.ArrayLike) -> Integers:
+    def ranks(self, ranks: npt.ArrayLike) -> Integers:
+        """The same numbers as an array, if all are ranks of this topology."""
         numbers = np.asarray(ranks)
         if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
             raise ValueError(f"ranks are a flat list of whole numbers, not {ranks!r}")
@@ -196,7 +217,7 @@ class Topology:
 
     def _check_factors(self) -> None:
         """Degradations are of ranks and edges that are there, each by a factor."""
-        self._ranks(list(self.speed_factors))
+        self.ranks(list(self.speed_factors))
         for rank, factor in self.speed_factors.items():
             _factor(f"speed_factors[{rank}]", factor)
         for link, factor in self.link_factors.items():

@@ -8,7 +8,30 @@
 from topologies.accelerator import Accelerator
 from topologies.plugins import Folder
 
-FOLDER = Folder("topologies.accelerators", "accelerator", {"H100-SXM5": "h100", "A100-SXM4-80GB": "a100_80gb"})
+DATA_SHEETS = {
+    "A100-SXM4-40GB": "a100_40gb",
+    "A100-SXM4-80GB": "a100_80gb",
+    "B200-SXM": "b200",
+    "B300-SXM": "b300",
+    "GB200": "gb200",
+    "GB300": "gb300",
+    "GH200": "gh200",
+    "H100-SXM5": "h100",
+    "H20": "h20",
+    "H200-SXM": "h200",
+    "H800-SXM": "h800",
+    "MI300X": "mi300x",
+    "MI325X": "mi325x",
+    "MI355X": "mi355x",
+    "TPU v4": "tpu_v4",
+    "TPU v5e": "tpu_v5e",
+    "TPU v5p": "tpu_v5p",
+    "Trainium2": "trainium2",
+    "V100-SXM2": "v100",
+}
+"""The name on a chip's data sheet, as in published tables, and the file that has it."""
+
+FOLDER = Folder("topologies.accelerators", "accelerator", DATA_SHEETS)
 
 
 def names() -> list[str]:

@@ -20,11 +20,24 @@ def names() -> list[str]:
 
 
 def build(text: str, /, **sizes: Any) -> "Topology":
-    """The cluster that a text names, with options in the text, as keywords, or both.
+    """The cluster that a text names, with options in the text, as keywords, or both; or that of a YAML file.
 
     >>> build("dgx_h100,nodes=4").size, build("dgx_h100", nodes=4).name
     (32, 'dgx_h100,nodes=4')
+    >>> build("nowhere.yaml")
+    Traceback (most recent call last):
+    ValueError: nowhere.yaml: No such file or directory
     """
+    if text.endswith((".yaml", ".yml")):
+        return _load(text, **sizes)
     name, sizes = parse(text, **sizes)
     topology: Topology = FOLDER.build(name, **sizes)
     return topology
+
+
+def _load(path: str, **sizes: Any) -> "Topology":
+    from topologies.files import load
+
+    if sizes:
+        raise ValueError(f"{path} takes no options, such as {next(iter(sizes))}; the file says everything")
+    return load(path)

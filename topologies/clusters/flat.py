@@ -1,8 +1,11 @@
 """All ranks on one ideal switch: for arithmetic, and for seeing what a network costs by taking it away."""
 
+import numpy as np
+
 from topologies.accelerator import Accelerator
-from topologies.hierarchy import MAXIMUM_DEVICES, Tier, check_size, cluster
+from topologies.hierarchy import Tier, blocks, cluster
 from topologies.link import CARD_LATENCY, INFINIBAND_SWITCH_LATENCY, PCIE_LATENCY, Link
+from topologies.options import MAXIMUM_DEVICES, check_size
 from topologies.topology import Topology
 
 PORT_LATENCY = PCIE_LATENCY + CARD_LATENCY + INFINIBAND_SWITCH_LATENCY / 2
@@ -25,7 +28,7 @@ def build(
     ranks = check_size("ranks", ranks, MAXIMUM_DEVICES)
     port = Link("port", bandwidth, latency)
     name = f"flat,ranks={ranks},bandwidth={port.bandwidth:g},latency={port.latency:g},accelerator={_label(accelerator)}"
-    return cluster(name, ranks, accelerator, [Tier("switch", ranks, port.kind, port.bandwidth, port.latency)])
+    return cluster(name, accelerator, [Tier("switch", blocks(ranks, ranks), port)], np.arange(ranks))
 
 
 def _label(accelerator: str | Accelerator) -> str:

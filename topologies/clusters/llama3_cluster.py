@@ -5,10 +5,12 @@ holds 16 GPUs in 2 servers under one switch, 192 racks make a pod of 3,072 GPUs 
 8 pods are joined by aggregation switches with an oversubscription of 1:7.
 """
 
-from topologies.clusters._servers import GPUS_PER_SERVER, cards, nvswitch
-from topologies.hierarchy import MAXIMUM_DEVICES, Tier, check_size, cluster
-from topologies.link import ETHERNET_SWITCH_LATENCY
+from topologies.clusters._servers import GPUS_PER_SERVER, nvswitch
+from topologies.hierarchy import Tier, blocks, cluster
+from topologies.link import NVSWITCH_LATENCY, Link
+from topologies.options import MAXIMUM_DEVICES, check_size
 from topologies.topology import Topology
+from topologies.transport import fabric, own_card
 from topologies.units import GBIT, GIGA
 
 GPUS_PER_RACK = 2 * GPUS_PER_SERVER
@@ -27,14 +29,12 @@ def build(gpus: int = 8 * GPUS_PER_POD) -> Topology:
     True
     """
     gpus = check_size("gpus", gpus, MAXIMUM_DEVICES, multiple=GPUS_PER_SERVER)
+    up = fabric("roce", CARD_BANDWIDTH)
     network = [
-        cards("rack", GPUS_PER_RACK, "roce", CARD_BANDWIDTH, ETHERNET_SWITCH_LATENCY),
-        Tier("pod", GPUS_PER_POD, "fabric", CARD_BANDWIDTH, ETHERNET_SWITCH_LATENCY),
-        Tier("spine", _whole_pods(gpus), "fabric", CARD_BANDWIDTH, ETHERNET_SWITCH_LATENCY, OVERSUBSCRIPTION),
+        Tier("rack", blocks(gpus, GPUS_PER_RACK), own_card("roce", CARD_BANDWIDTH)),
+        Tier("pod", blocks(gpus, GPUS_PER_POD), up),
+        Tier("spine", blocks(gpus, gpus), up, OVERSUBSCRIPTION),
     ]
-    return cluster(f"llama3_cluster,gpus={gpus}", gpus, "h100", network, nvswitch(450 * GIGA))
-
-
-def _whole_pods(gpus: int) -> int:
-    """GPUs of as many pods as it takes, so that one spine joins them all."""
-    return -(-gpus // GPUS_PER_POD) * GPUS_PER_POD
+    hosts = blocks(gpus, GPUS_PER_SERVER)
+    inside = nvswitch(hosts, Link("nvlink", 450 * GIGA, NVSWITCH_LATENCY / 2))
+    return cluster(f"llama3_cluster,gpus={gpus}", "h100", network, hosts, inside)

@@ -1,0 +1,33 @@
+"""NVIDIA A100 SXM4 40 GB (Ampere, 2020)."""
+
+from topologies.accelerator import Accelerator
+from topologies.units import GIGA, MEGA, MIB, TERA
+
+
+def build() -> Accelerator:
+    """The A100 SXM4 with 40 GB.
+
+    >>> build().memory_bandwidth / 1e9
+    1555.0
+    """
+    return Accelerator(
+        name="A100-SXM4-40GB",
+        # Dense; fp32 is the vector units' peak. Source: NVIDIA A100 data sheet; stas00/ml-engineering, accelerator
+        # tables.
+        peak_flops={
+            "fp32": 19.5 * TERA,
+            "tf32": 156 * TERA,
+            "bf16": 312 * TERA,
+            "fp16": 312 * TERA,
+        },
+        # Source: NVIDIA A100 data sheet, "40 GB" HBM2.
+        memory_bytes=40 * GIGA,
+        # Source: nvidia-smi, total memory of an "A100-SXM4-40GB".
+        usable_memory_bytes=40_960 * MIB,
+        # Source: NVIDIA A100 40 GB data sheet.
+        memory_bandwidth=1555 * GIGA,
+        # Source: NVIDIA A100 architecture white paper (108 SMs, 1410 MHz boost).
+        sm_count=108,
+        clock_hertz=1410 * MEGA,
+        source="NVIDIA A100 data sheet and white paper; github.com/stas00/ml-engineering, accelerator tables",
+    )

@@ -1,0 +1,33 @@
+"""NVIDIA H20 96 GB (Hopper, 2024): an export part of much memory and few SMs."""
+
+from topologies.accelerator import Accelerator
+from topologies.units import GIGA, MEGA, MIB, TERA
+
+
+def build() -> Accelerator:
+    """The H20.
+
+    >>> build().peak("fp8") / build().peak("bf16")
+    2.0
+    """
+    return Accelerator(
+        name="H20",
+        # Dense; fp32 is the vector units' peak. Source: NVIDIA H20 data sheet (not re-checked).
+        peak_flops={
+            "fp32": 44 * TERA,
+            "tf32": 74 * TERA,
+            "bf16": 148 * TERA,
+            "fp16": 148 * TERA,
+            "fp8": 296 * TERA,
+        },
+        # Source: NVIDIA H20 data sheet, "96 GB" HBM3.
+        memory_bytes=96 * GIGA,
+        # Source: nvidia-smi, total memory of an "H20".
+        usable_memory_bytes=97_871 * MIB,
+        # Source: NVIDIA H20 data sheet.
+        memory_bandwidth=4000 * GIGA,
+        # Source: public specification pages (78 SMs; clock not re-checked).
+        sm_count=78,
+        clock_hertz=1830 * MEGA,
+        source="NVIDIA H20 data sheet; public specification pages",
+    )

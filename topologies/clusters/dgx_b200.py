@@ -1,0 +1,25 @@
+"""DGX B200 servers on InfiniBand.
+
+Source: NVIDIA DGX B200 data sheet: 8 GPUs on NVSwitch at 1.8 TB/s counted both ways, 8 cards of 400 Gb/s for compute.
+"""
+
+from typing import Unpack
+
+from topologies.clusters._servers import ServerOptions, Servers, servers_on_a_switch
+from topologies.topology import Topology
+from topologies.units import GIGA
+
+SERVERS = Servers("b200", nics=8, nic_gbit=400, transport="infiniband", nvlink=900 * GIGA)
+
+
+def build(nodes: int = 1, **options: Unpack[ServerOptions]) -> Topology:
+    """So many DGX B200, each GPU with a 400 Gb/s card.
+
+    Options: `nics`, `nic_gbit`, `transport`, `oversubscription`, `accelerator`, `nvlink_bandwidth`.
+    Assumes the fabric between servers is one ideal, non-blocking switch; with an oversubscription, a leaf switch above
+    each server below one ideal spine.
+
+    >>> build().route(0, 7)[0].bandwidth
+    900000000000.0
+    """
+    return servers_on_a_switch(build, SERVERS, nodes, options)

@@ -1,0 +1,1 @@
+"""Which directed links lie between two devices: by arithmetic in cluster families, by shortest paths elsewhere."""
