@@ -7,13 +7,9 @@ call. Arrays over groups have shape (groups,); a phase's crossings are rows (gro
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from simulator.constants import fabric
+from simulator.demand import Demand, Floats, Ints, achievable_bandwidth
 from topologies import Topology
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,6 +18,7 @@ class Phase:
 
     `work` is the bytes on the group's most loaded link, whose weight is 1; every other link of the
     group carries weight × work. `rate_cap` is the protocol's limit on the most loaded link, bytes/s.
+    `demand` is what the phase was priced from.
     """
 
     latency: Floats
@@ -30,6 +27,7 @@ class Phase:
     group: Ints
     link: Ints
     weight: Floats
+    demand: Demand
 
     def seconds(self, bandwidth: Floats) -> Floats:
         """Time of each group when nothing else uses its links, given every link's bandwidth."""
@@ -55,12 +53,3 @@ class Activity:
         """Time of each group without contention, shape (groups,)."""
         bandwidth = achievable_bandwidth(topology)
         return np.asarray(sum(phase.seconds(bandwidth) for phase in self.phases))
-
-
-def achievable_bandwidth(topology: Topology) -> Floats:
-    """What communication reaches of every link's line rate, bytes/s, shape (links,).
-
-    Assumes that protocol and packet overhead take the same share of a link, however many share it.
-    """
-    shares = np.array([fabric(kind).rate_share for kind in topology.links.kinds])
-    return np.asarray(topology.links.bandwidth * shares[topology.links.codes])

@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator import collectives
-from simulator.activity import Activity, Floats, Ints
+from simulator.activity import Activity
 from simulator.addresses import MEMBER, RECEIVER, SENDER, Channel, Payload, Slot, address
+from simulator.demand import Floats, Ints
 from simulator.folding import Hashes, blend
 from topologies import Topology
 from workloads.mesh import DeviceMesh
+from workloads.ops import P2P, Collective
 from workloads.program import Program
 
 Bools = npt.NDArray[np.bool_]
@@ -45,11 +47,11 @@ class Batches:
     row: Ints
 
     @classmethod
-    def of(cls, payload: Payload, slot: Slot, ranks: Ints, carrying: Ints, topology: Topology) -> "Batches":
-        """Choose an algorithm for every communicator in `carrying` (indices into `ranks`)."""
+    def of(cls, op: Collective | P2P, ranks: Ints, carrying: Ints, topology: Topology, *, algorithm: str) -> "Batches":
+        """An algorithm for every communicator in `carrying` (indices into `ranks`)."""
         batch, row = np.full(len(ranks), -1), np.zeros(len(ranks), np.int64)
         batches: list[Activity] = []
-        for groups, activity in collectives.choose(payload.op(slot), ranks[carrying], topology):
+        for groups, activity in collectives.choose(op, ranks[carrying], topology, algorithm):
             batch[carrying[groups]] = len(batches)
             row[carrying[groups]] = np.arange(len(groups))
             batches.append(activity)
@@ -73,8 +75,11 @@ def hash_text(text: str) -> np.uint64:
     return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()))
 
 
-def communicators(program: Program, topology: Topology) -> list[Family]:
-    """Find every communicator that a program addresses, with the activities of its ops."""
+def communicators(program: Program, topology: Topology, algorithms: Mapping[str, str]) -> list[Family]:
+    """Find every communicator that a program addresses, with the activities of its ops.
+
+    `algorithms` names one for some kinds of collectives; the others are chosen.
+    """
     usage = payloads(program)
     order = order_of_rank(program)
     families = []
@@ -85,7 +90,7 @@ def communicators(program: Program, topology: Topology) -> list[Family]:
         else:
             uses = np.stack([mine[ranks[:, column]] for column, mine in enumerate(used)], axis=1)
         kept = uses.any(axis=1)
-        activities = _activities(ranks[kept], columns, usage, order, topology)
+        activities = _activities(ranks[kept], columns, usage, order, topology, algorithms=algorithms)
         families.append(Family(ranks[kept], uses[kept], columns, activities))
     return families
 
@@ -214,7 +219,13 @@ def _check_one_stream(
 
 
 def _activities(
-    ranks: Ints, columns: tuple[tuple[Slot | None, int], ...], usage: Usage, order: Ints, topology: Topology
+    ranks: Ints,
+    columns: tuple[tuple[Slot | None, int], ...],
+    usage: Usage,
+    order: Ints,
+    topology: Topology,
+    *,
+    algorithms: Mapping[str, str],
 ) -> dict[Payload, "Batches"]:
     """For every payload of the family's slots, the activities of the communicators that carry it."""
     slots = [slot for slot, _ in columns]
@@ -226,5 +237,8 @@ def _activities(
         else:
             carrying = np.any([mine[ranks[:, column]] for column, mine in enumerate(carries)], axis=0)
         slot = next(slot for slot in slots if slot)
-        activities[payload] = Batches.of(payload, slot, ranks, np.flatnonzero(carrying), topology)
+        algorithm = algorithms.get(payload.kind, collectives.AUTO)
+        activities[payload] = Batches.of(
+            payload.op(slot), ranks, np.flatnonzero(carrying), topology, algorithm=algorithm
+        )
     return activities

@@ -1,43 +1,10 @@
-"""Every fitted or measured constant of the time models, in one place, each with its source.
+"""Every fitted or measured constant of the kernel models, in one place, each with its source.
 
-They depend on the kind of link or the accelerator only, never on a run, a model or a paper. The
-numbers are starting points from published measurements (nccl-tests logs, kernel benchmarks).
+They depend on the accelerator only, never on a run, a model or a paper. The numbers are starting points from
+published kernel benchmarks.
 """
 
 from dataclasses import dataclass, replace
-
-
-@dataclass(frozen=True, slots=True)
-class Fabric:
-    """How a communication library uses one kind of link.
-
-    `rate_share` is the share of the line rate that large messages reach; `setup` the cost of starting a
-    collective and `step` of each of its steps, seconds; `ramp` the time constant with which a transfer
-    reaches its full rate, seconds; `sm_share` the share of a GPU's SMs its kernels hold.
-    """
-
-    rate_share: float = 1.0
-    setup: float = 0.0
-    step: float = 0.0
-    ramp: float = 0.0
-    sm_share: float = 0.0
-
-
-IDEAL = Fabric()
-
-FABRICS = {
-    # rate: H100 ring busbw 360-370 of 450 GB/s, A100 230 of 300 (nccl-tests logs: 0.77-0.81); set-up and
-    # ramp: 11 and 101 us fitted on tensor-parallel runs; SM share: about 15 % on NVLink in the literature.
-    "nvlink": Fabric(rate_share=0.81, setup=11e-6, step=0.6e-6, ramp=101e-6, sm_share=0.15),
-    # rate: InfiniBand or tuned RoCE 0.94-0.96 of the line; steps 2.7 (small) to 14 us; SMs: about 2 %.
-    "infiniband": Fabric(rate_share=0.95, setup=20e-6, step=2.7e-6, ramp=101e-6, sm_share=0.02),
-    "roce": Fabric(rate_share=0.95, setup=20e-6, step=2.7e-6, ramp=101e-6, sm_share=0.02),
-}
-
-
-def fabric(kind: str) -> Fabric:
-    """The constants of a kind of link; an ideal one (line rate, no overhead) where nothing is measured."""
-    return FABRICS.get(kind, IDEAL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.activity import Ints
+from simulator.demand import Ints
 
 Hashes = npt.NDArray[np.uint64]
 

@@ -6,12 +6,13 @@ Without folding every rank, communicator and link is a class of its own, so one 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from simulator.activity import achievable_bandwidth
 from simulator.addresses import RECEIVER, SENDER, Payload, Slot
+from simulator.demand import achievable_bandwidth
 from simulator.folding import Partition
 from simulator.system import PhaseKey, System, system
 from topologies import Accelerator, Topology
@@ -107,9 +108,14 @@ class Quotient:
         return value
 
 
-def quotient(program: Program, topology: Topology, *, fold: bool = True) -> Quotient:
-    """A program on a topology in exact symmetry classes; with `fold=False` every rank stays itself."""
-    whole = system(program, topology)
+def quotient(
+    program: Program, topology: Topology, algorithms: Mapping[str, str] = MappingProxyType({}), *, fold: bool = True
+) -> Quotient:
+    """A program on a topology in exact symmetry classes; with `fold=False` every rank stays itself.
+
+    `algorithms` names one for some kinds of collectives; the others are chosen.
+    """
+    whole = system(program, topology, algorithms)
     partition = whole.fold() if fold else whole.trivial()
     arrivals = _arrivals(whole, partition)
     loads = _loads(whole, partition)

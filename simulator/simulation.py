@@ -1,9 +1,12 @@
 """The front door: a step on a topology, simulated."""
 
+from collections.abc import Mapping
 from time import perf_counter
+from types import MappingProxyType
 from typing import Protocol
 
 import topologies
+from simulator import collectives
 from simulator.compute import ComputeModel, Roofline
 from simulator.quotient import Quotient, quotient
 from simulator.replay import ReplayOptions, replay, scripts
@@ -11,6 +14,7 @@ from simulator.result import Result
 from simulator.script import Script
 from simulator.timeline import Timeline
 from topologies import Topology
+from topologies.plugins import unknown
 from workloads.program import Program
 
 ROOFLINE = Roofline()
@@ -34,12 +38,14 @@ def simulate(
     fold: bool = True,
     network: str = "shared",
     shortcuts: bool = True,
+    algorithms: Mapping[str, str] = MappingProxyType({}),
 ) -> Result:
     """Simulate one step on a topology, given as such or as the text that builds it.
 
     `detail` is `ops`, every kernel and collective, or `actions`, one activity per schedule action. `fold=False`
     replays every rank instead of one per symmetry class. `network="unshared"` is the closed form without
-    contention; `shortcuts=False` replays every op even where runs of ops could be taken as one.
+    contention; `shortcuts=False` replays every op even where runs of ops could be taken as one. `algorithms` names one
+    for kinds of collectives (`{"all_reduce": "ring"}`), taken where it fits the group; the rest is chosen.
 
     >>> from workloads import TrainingStep
     >>> step = TrainingStep("llama3_8b", plan="dp=2 tp=4", batch=4, sequence=8192)
@@ -48,18 +54,26 @@ def simulate(
     (1, True)
     """
     topology = topologies.build(topology) if isinstance(topology, str) else topology
-    timeline, timings = run(step, topology, ROOFLINE, ReplayOptions(detail, shortcuts, network), fold=fold)
+    _check(algorithms)
+    options = ReplayOptions(detail, shortcuts, network)
+    timeline, timings = run(step, topology, ROOFLINE, options, algorithms, fold=fold)
     return Result(step, timeline, timings)
 
 
 def run(
-    step: Programmed, topology: Topology, compute: ComputeModel, options: ReplayOptions, *, fold: bool
+    step: Programmed,
+    topology: Topology,
+    compute: ComputeModel,
+    options: ReplayOptions,
+    algorithms: Mapping[str, str] = MappingProxyType({}),
+    *,
+    fold: bool,
 ) -> tuple[Timeline, dict[str, float]]:
     """Lower, fold and replay; the timeline, and the seconds that each of these took."""
     start = perf_counter()
     program = step.program()
     programmed = perf_counter()
-    whole, written = _prepared(program, topology, compute, fold=fold)
+    whole, written = _prepared(program, topology, compute, algorithms, fold=fold)
     folded = perf_counter()
     recordings = replay(whole, written, options)
     timings = {"program": programmed - start, "fold": folded - programmed, "replay": perf_counter() - folded}
@@ -67,14 +81,23 @@ def run(
 
 
 def _prepared(
-    program: Program, topology: Topology, compute: ComputeModel, *, fold: bool
+    program: Program, topology: Topology, compute: ComputeModel, algorithms: Mapping[str, str], *, fold: bool
 ) -> tuple[Quotient, list[Script]]:
     """The quotient and its scripts, kept on the program for the next time."""
-    key = topology, compute, fold
+    key = topology, compute, frozenset(algorithms.items()), fold
     if key not in program.cache:
-        whole = quotient(program, topology, fold=fold)
+        whole = quotient(program, topology, algorithms, fold=fold)
         while len(program.cache) >= KEPT:
             program.cache.pop(next(iter(program.cache)))
         program.cache[key] = whole, scripts(whole, compute)
     prepared: tuple[Quotient, list[Script]] = program.cache[key]
     return prepared
+
+
+def _check(algorithms: Mapping[str, str]) -> None:
+    """Kinds and algorithms that are there."""
+    for kind, algorithm in algorithms.items():
+        if kind not in collectives.KINDS:
+            raise ValueError(unknown("kind of collective", kind, collectives.KINDS))
+        if algorithm != collectives.AUTO:
+            collectives.FOLDER.resolve(algorithm)

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from simulator.activity import Activity, Floats, Ints
+from simulator.activity import Activity
 from simulator.addresses import Payload, Slot
 from simulator.communicators import Family, communicators, order_of_rank
+from simulator.demand import Floats, Ints
 from simulator.folding import Edges, Hashes, Partition, blend, code, mix, refine
 from topologies import Topology
 from workloads.program import Program
@@ -77,12 +79,12 @@ class System:
         return blend(self.topology.links.codes, self.topology.links.bandwidth)
 
 
-def system(program: Program, topology: Topology) -> System:
+def system(program: Program, topology: Topology, algorithms: Mapping[str, str] = MappingProxyType({})) -> System:
     """Find every communicator of a program on a topology and every link that it crosses."""
     if program.mesh.size != topology.size:
         degrees = " × ".join(f"{axis}={degree}" for axis, degree in program.mesh.axes.items()) or "an empty plan"
         raise ValueError(f"{degrees} = {program.mesh.size} ranks, but {topology.name} has {topology.size}")
-    families = tuple(communicators(program, topology))
+    families = tuple(communicators(program, topology, algorithms))
     first = tuple(np.cumsum([0] + [len(family.ranks) for family in families]).tolist())
     names: dict[tuple[Slot, int], int] = {}
     rows = [row for family, start in zip(families, first, strict=False) for row in _members(family, start, names)]

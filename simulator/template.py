@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.account import Account
-from simulator.activity import Floats
+from simulator.demand import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)

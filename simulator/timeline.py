@@ -10,8 +10,8 @@ import numpy as np
 
 from simulator.account import Account
 from simulator.accounting import ACTIONS, account, axis_of
-from simulator.activity import Floats
 from simulator.blocks import ReadyOp
+from simulator.demand import Floats
 from simulator.quotient import Quotient
 from simulator.recording import Recording, RunRecord
 from simulator.script import Script

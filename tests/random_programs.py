@@ -1,7 +1,9 @@
 """Random clusters and random programs on them, for the laws that every replay keeps."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import networkx as nx
@@ -81,10 +83,11 @@ def play(
     fold: bool = True,
     compute: ComputeModel | None = None,
     launch: bool = False,
+    algorithms: Mapping[str, str] = MappingProxyType({}),
     **options: Any,
 ) -> Played:
-    """Replay a program; keywords beyond the first are those of a Manner."""
-    whole = quotient(program, topology, fold=fold)
+    """Replay a program; keywords beyond the named ones are those of ReplayOptions."""
+    whole = quotient(program, topology, algorithms, fold=fold)
     written = scripts(whole, compute or Roofline(), launch=launch)
     return Played(whole, written, replay(whole, written, ReplayOptions(**options)))
 

@@ -23,6 +23,7 @@ from workloads.ops import P2P, Collective, Compute
 from workloads.program import Block, BlockKey, Program
 
 SECONDS = FlopsAreSeconds()
+HALVING = dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter"), "recursive")
 ORDERS = ("1f1b", "gpipe", "shuffled")
 
 
@@ -54,6 +55,25 @@ def check(program, cluster, compute=None, **options):
 @given(systems(orders=ORDERS), some.booleans())
 def test_ops_to_the_bit(system, launch):
     check(*system, launch=launch)
+
+
+ALGORITHMS = (
+    "auto",
+    "ring",
+    "tree",
+    "recursive",
+    "hierarchical",
+    "direct",
+    "in_switch",
+    "in_switch_tree",
+    "in_network",
+)
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(systems(orders=ORDERS), some.fixed_dictionaries(dict.fromkeys(HALVING, some.sampled_from(ALGORITHMS))))
+def test_any_algorithm_to_the_bit(system, algorithms):
+    check(*system, algorithms=algorithms)
 
 
 @settings(max_examples=40, derandomize=True, deadline=None)
@@ -141,17 +161,17 @@ def test_alternating_slots(size):
 
 
 def test_one_group_with_phases_on_different_links():
-    """A small hierarchical collective is in turn inside hosts and across them, while others are on either."""
+    """Recursive halving and doubling is in turn inside hosts and across them, while others are on either."""
     mesh = {"dp": 4, "tp": 4}
     small = Collective(name="small", stream="net", kind="all_reduce", axes=("dp", "tp"), bytes=5e5)
     inside = Collective(name="inside", stream="tp", kind="all_reduce", axes=("tp",), bytes=3e5)
     across = Collective(name="across", stream="dp", kind="all_gather", axes=("dp",), bytes=2e5)
-    played = check(alike(mesh, small, inside, across), tree(16, 4, 2, oversubscription=2.0))
+    played = check(alike(mesh, small, inside, across), tree(16, 4, 2, oversubscription=2.0), algorithms=HALVING)
     (only,) = (
         each for each in played.quotient.communicators if any(len(slot.axes) == 2 for _, slot, _ in each.members)
     )
     (transfer,) = only.transfers.values()
-    assert transfer.algorithm == "hierarchical"
+    assert transfer.algorithm == "recursive"
     assert len({frozenset(stretch.loads) for stretch in transfer.stretches}) > 1
 
 
@@ -163,13 +183,13 @@ def test_phases_tell_links_of_one_capacity_apart():
         graph.add_edge(rank, f"host{rank // 4}", bandwidth=1e9, latency=1e-7)
         graph.add_edge(rank, "spine", bandwidth=1e9, latency=1e-6)
     small = Collective(name="small", stream="net", kind="all_reduce", axes=("dp",), bytes=8e5)
-    played = check(alike({"dp": 8}, small), topologies.from_graph(graph))
-    latency = 6 * 2e-7 + 2 * 2e-6
+    played = check(alike({"dp": 8}, small), topologies.from_graph(graph), algorithms=HALVING)
+    latency = 4 * 2e-7 + 2 * 2e-6
     assert played.end == pytest.approx(2 * 7 / 8 * 8e5 / 1e9 + latency)
 
 
 def test_two_kinds_of_op_of_one_communicator_on_different_links():
-    """The large op goes in two levels, the small one round a ring; each has links of its own."""
+    """The large ops go round rings, the small one up and down trees; each has links of its own."""
     axes = {"axes": ("dp", "tp"), "stream": "net"}
     ops = [Collective(name=f"{size:g}", kind="all_reduce", bytes=size, **axes) for size in (1e9, 1e2, 2e9)]
     assert check(alike({"dp": 2, "tp": 4}, *ops), tree(8, 4, 1)) is not None

@@ -121,7 +121,7 @@ def test_ideal_bubble_of_interleaving(v):
 
 
 def test_ddp_reduces_the_gradients_of_a_7b_model():
-    """6.738 B parameters x 2 bytes = 13.48 GB a step and rank; each rank's ring sends 2(n - 1)/n of them."""
+    """6.738 B parameters x 2 bytes = 13.48 GB a step and rank; the switch reduces: 1 + 1/8 of them each way."""
     gradients = 2 * models.build("llama2_7b").parameters()
     assert gradients == pytest.approx(13.48e9, rel=1e-3)
     step = TrainingStep("llama2_7b", "dp=8", batch=8, sequence=4096, precision="fp16", optimizer="none")
@@ -130,7 +130,8 @@ def test_ddp_reduces_the_gradients_of_a_7b_model():
     assert set(collectives["kind"]) == {"all_reduce"}
     assert (collectives["ops"] * collectives["bytes"]).sum() == gradients
     links = result.to_frame("links").set_index("kind")
-    assert links.loc["nvlink", "carried_bytes"] == pytest.approx(2 * 7 / 8 * gradients, rel=1e-12)
+    assert set(collectives["algorithm"]) == {"in_switch"}
+    assert links.loc["nvlink", "carried_bytes"] == pytest.approx((1 + 1 / 8) * gradients, rel=1e-12)
     assert links.loc["infiniband", "carried_bytes"] == 0
 
 
@@ -138,7 +139,7 @@ def test_hierarchical_all_reduce_across_servers():
     """N = 2 hosts of g = 8: NVLink carries 2(g - 1)/g of the buffer, each card 2(N - 1)/N of an eighth of it."""
     gradients = 2 * models.build("llama2_7b").parameters()
     step = TrainingStep("llama2_7b", "dp=16", batch=16, sequence=4096, precision="fp16", optimizer="none")
-    result = simulate(step, topologies.build("dgx_h100", nodes=2))
+    result = simulate(step, topologies.build("dgx_h100", nodes=2), algorithms={"all_reduce": "hierarchical"})
     assert set(result.to_frame("collectives")["algorithm"]) == {"hierarchical"}
     links = result.to_frame("links").set_index("kind")["carried_bytes"]
     assert links["nvlink"] == pytest.approx(2 * 7 / 8 * gradients, rel=1e-12)

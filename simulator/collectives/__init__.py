@@ -9,13 +9,31 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simulator.activity import Activity, Ints
+from simulator.activity import Activity
+from simulator.collectives._groups import Bools, Groups, arranged, one_switch, reduces_in_switch
+from simulator.demand import Ints
 from topologies import Topology
-from topologies.plugins import Folder
+from topologies.plugins import Folder, unknown
 from workloads.ops import P2P, Collective
 
 FOLDER = Folder(__name__, "collective algorithm")
 names = FOLDER.names
+
+AUTO = "auto"
+
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "send_receive")
+"""Kinds of collectives. A broadcast's or a reduction's root is the first member."""
+
+
+def bus_factor(kind: str, members: int) -> float:
+    """Bus bandwidth over algorithm bandwidth, as nccl-tests defines it.
+
+    >>> bus_factor("all_reduce", 8)
+    1.75
+    """
+    shared = (members - 1) / members
+    whole = ("broadcast", "reduce", "send_receive")
+    return 2 * shared if kind == "all_reduce" else 1.0 if kind in whole else shared
 
 
 def build(algorithm: str, collective: Collective | P2P, ranks: Ints, topology: Topology) -> Activity:
@@ -24,38 +42,89 @@ def build(algorithm: str, collective: Collective | P2P, ranks: Ints, topology: T
     return activity
 
 
-def choose(collective: Collective | P2P, ranks: Ints, topology: Topology) -> Iterator[tuple[Ints, Activity]]:
+def choose(
+    collective: Collective | P2P, ranks: Ints, topology: Topology, algorithm: str = AUTO
+) -> Iterator[tuple[Ints, Activity]]:
     """For each group the algorithm that is fastest without contention, as the libraries choose.
 
-    Yields (indices of groups, their activity); together the indices cover all rows of `ranks`.
+    A named algorithm is taken instead where it fits the group. Yields (indices of groups, their activity); together
+    the indices cover all rows of `ranks`.
     """
     if isinstance(collective, P2P):
         yield np.arange(len(ranks)), build("send_receive", collective, ranks, topology)
         return
-    for groups, algorithms in _candidates(ranks, topology):
-        activities = [build(name, collective, ranks[groups], topology) for name in algorithms]
-        best = np.argmin([activity.seconds(topology) for activity in activities], axis=0)
-        for choice in np.unique(best).tolist():
-            chosen = groups[best == choice]
-            whole = len(chosen) == len(groups)
-            yield (
-                chosen,
-                activities[choice] if whole else build(algorithms[choice], collective, ranks[chosen], topology),
-            )
-
-
-def _candidates(ranks: Ints, topology: Topology) -> Iterator[tuple[Ints, tuple[str, ...]]]:
-    """Groups of one shape over the hosts, with the algorithms that fit it."""
-    hosts = np.sort(topology.hosts[ranks], axis=1)
-    count = 1 + (np.diff(hosts, axis=1) != 0).sum(axis=1)
-    members = ranks.shape[1]
-    for used in np.unique(count).tolist():
-        groups = np.flatnonzero(count == used)
-        if used in (1, members) or members % used:
-            yield groups, ("ring",)
+    for rows, groups in arranged(ranks, topology):
+        if algorithm != AUTO and (named := _if_legal(algorithm, collective, ranks[rows], topology)):
+            yield rows, named
             continue
-        blocks = hosts[groups].reshape(len(groups), used, -1)
-        even = (blocks == blocks[:, :, :1]).all(axis=(1, 2))
-        for fits, algorithms in ((even, ("ring", "hierarchical")), (~even, ("ring",))):
-            if fits.any():
-                yield groups[fits], algorithms
+        for some, algorithms in candidates(collective.kind, groups, ranks[rows], topology):
+            yield from _fastest(collective, ranks, rows[some], algorithms, topology)
+
+
+def considered(collective: Collective, ranks: Ints, topology: Topology, algorithm: str = AUTO) -> list[Activity]:
+    """What each algorithm that libraries consider for one group, shape (1, members), asks of the links.
+
+    A named one is the only one considered; it has to fit the group.
+    """
+    if algorithm != AUTO:
+        return [build(algorithm, collective, ranks, topology)]
+    [(_, groups)] = arranged(ranks, topology)
+    [(_, algorithms)] = candidates(collective.kind, groups, ranks, topology)
+    return [build(name, collective, ranks, topology) for name in algorithms]
+
+
+def candidates(kind: str, groups: Groups, ranks: Ints, topology: Topology) -> Iterator[tuple[Ints, tuple[str, ...]]]:
+    """Which algorithms libraries consider: indices of groups, and the names for them.
+
+    Reduction in switches is considered where the hardware is known for it; direct exchange, where there is no switch.
+    """
+    from simulator.collectives import in_switch_tree, torus
+
+    everyone = np.arange(len(ranks))
+    if kind not in KINDS:
+        raise ValueError(unknown("kind of collective", kind, KINDS))
+    if kind in ("broadcast", "reduce", "send_receive"):
+        yield everyone, ("send_receive" if kind == "send_receive" else "broadcast",)
+    elif kind == "all_to_all":
+        railed = len(groups.counts) > 1 and groups.even and groups.counts[0] > 1
+        yield everyone, ("pairwise", "rail_local") if railed else ("pairwise",)
+    elif torus.box(ranks, topology) is not None:
+        yield everyone, ("torus",)
+    elif len(groups.counts) == 1:
+        switched = one_switch(ranks, topology)
+        able = reduces_in_switch(ranks, topology, ideal=False) & (kind == "all_reduce")
+        yield from _split(
+            (~switched, ("ring", "direct") if ranks.shape[1] <= 64 else ("ring",)),
+            (switched & ~able, ("ring",)),
+            (switched & able, ("ring", "in_switch")),
+        )
+    elif kind == "all_reduce":
+        able = in_switch_tree.able(groups, topology) if min(groups.counts) > 1 else np.zeros(len(ranks), np.bool_)
+        yield from _split((~able, ("ring", "tree")), (able, ("ring", "tree", "in_switch_tree")))
+    else:
+        yield everyone, ("ring",)
+
+
+def _if_legal(algorithm: str, collective: Collective, ranks: Ints, topology: Topology) -> Activity | None:
+    FOLDER.resolve(algorithm)
+    try:
+        return build(algorithm, collective, ranks, topology)
+    except ValueError:
+        return None
+
+
+def _split(*cases: tuple[Bools, tuple[str, ...]]) -> Iterator[tuple[Ints, tuple[str, ...]]]:
+    for mask, algorithms in cases:
+        if mask.any():
+            yield np.flatnonzero(mask), algorithms
+
+
+def _fastest(
+    collective: Collective, ranks: Ints, rows: Ints, algorithms: tuple[str, ...], topology: Topology
+) -> Iterator[tuple[Ints, Activity]]:
+    activities = [build(name, collective, ranks[rows], topology) for name in algorithms]
+    best = np.argmin([activity.seconds(topology) for activity in activities], axis=0)
+    for choice in np.unique(best).tolist():
+        chosen = rows[best == choice]
+        whole = len(chosen) == len(rows)
+        yield chosen, activities[choice] if whole else build(algorithms[choice], collective, ranks[chosen], topology)

@@ -1,63 +1,105 @@
-"""Messages that run at once, turned into a phase: routes, link weights and latency."""
+"""Messages that run at once, turned into a phase: routes, link weights, latency."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.activity import Floats, Ints, Phase, achievable_bandwidth
-from simulator.constants import fabric
+from simulator.activity import Activity, Phase
+from simulator.demand import Demand, Floats, Ints, chips, constants, precedence, price
 from topologies import Topology
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Messages:
-    """`carried` bytes from every source to its destination, in `steps` steps; arrays (groups, messages)."""
+    """`carried` bytes from every source to its destination, in `steps` steps in turn; arrays (groups, messages).
+
+    A step costs what the messages cost on average, as a piece that goes round a ring crosses every edge once. With
+    `trees` of shape (messages,), switches merge or multiply what belongs to one tree: each link carries it once.
+    """
 
     carried: float
-    steps: int
+    steps: float
     sources: Ints
     destinations: Ints
+    trees: Ints | None = None
 
 
-def phase(topology: Topology, *messages: Messages) -> tuple[Phase, Floats]:
-    """One phase in which all `messages` run at once, and the share of SMs that it holds, per group.
+def activity(algorithm: str, phases: Iterable[Phase], topology: Topology) -> Activity:
+    """The activity of some phases; its kernels hold the greatest share of SMs that any of its links takes."""
+    phases = tuple(phases)
+    first = phases[0].demand
+    held = constants(topology, first.chips)("sm_share") * (np.sum([each.demand.steps for each in phases], axis=0) > 0)
+    return Activity(algorithm, phases, held.max(axis=1, initial=0.0))
 
-    What they put on a link adds up, and the link that takes longest decides; their latencies add up. Set-up
-    and ramp are latency, which contention does not stretch: ramp × (1 − exp(−ideal time / ramp)).
+
+def phase(
+    topology: Topology,
+    ranks: Ints,
+    messages: Iterable[Messages],
+    *,
+    passes: int = 1,
+    share: str = "share",
+    starts: bool = True,
+) -> Phase:
+    """One phase in which all messages among `ranks` (groups, members) run at once.
+
+    What they put on a link adds up, and the link that takes longest decides; their steps come one after the other. The
+    buffer goes `passes` times through the group; the rest is as in Demand.
     """
-    groups, links = len(messages[0].sources), len(topology.links)
-    routed = [_routed(each, topology) for each in messages]
-    rows, inverse = np.unique(np.concatenate([row for row, _, _ in routed]), return_inverse=True)
-    loaded = np.bincount(inverse, np.concatenate([load for _, load, _ in routed])).astype(float)
-    group, link = rows // links, rows % links
-    heaviest = _per_group(np.maximum, loaded, group, groups, 0.0)
-    ideal = _per_group(np.maximum, loaded / achievable_bandwidth(topology)[link], group, groups, 0.0)
-    ramp, sm_share = (_greatest(topology, name, group, link, groups) for name in ("ramp", "sm_share"))
-    ramped = ramp * -np.expm1(-np.divide(ideal, ramp, out=np.zeros(groups), where=ramp > 0))
-    latency = np.sum([each for _, _, each in routed], axis=0) + ramped
+    groups, links, kinds = len(ranks), topology.links, len(topology.links.kinds)
+    routed = [_routed(each, topology) for each in messages if each.sources.size]
+    rows, inverse = np.unique(np.concatenate([row for row, *_ in routed]), return_inverse=True)
+    loaded = np.bincount(inverse, np.concatenate([load for _, load, *_ in routed])).astype(float)
+    group, link = rows // len(links), rows % len(links)
+    heaviest = _greatest(loaded, group, groups)
+    line = _greatest(loaded / links.bandwidth[link], group * kinds + links.codes[link], groups * kinds)
+    demand = Demand(
+        line.reshape(groups, kinds),
+        np.sum([steps for *_, steps, _ in routed], axis=0),
+        np.sum([hops for *_, hops in routed], axis=0),
+        chips(topology, ranks),
+        np.full(groups, float(passes)),
+        share,
+        starts,
+    )
+    latency, least, _ = price(demand, constants(topology, demand.chips))
+    cap = np.divide(heaviest, least, out=np.full(groups, np.inf), where=least > 0)
     weight = np.divide(loaded, heaviest[group], out=np.ones(len(loaded)), where=heaviest[group] > 0)
-    return Phase(latency, heaviest, np.full(groups, np.inf), group, link, weight), sm_share
+    return Phase(latency, heaviest, cap, group, link, weight, demand)
 
 
-def _routed(messages: Messages, topology: Topology) -> tuple[Ints, Floats, Floats]:
-    """Rows group × links + link with the bytes on each, and each group's latency."""
+def _routed(messages: Messages, topology: Topology) -> tuple[Ints, Floats, Floats, Floats]:
+    """Rows group × links + link, the bytes on each, steps by kind (groups, kinds) and each group's travel time."""
     groups, each = messages.sources.shape
     links = topology.links
     pair, link = topology.routes(messages.sources.ravel(), messages.destinations.ravel())
-    hops = np.bincount(pair, links.latency[link], minlength=groups * each).reshape(groups, each).max(axis=1)
-    row, count = np.unique(pair // each * len(links) + link, return_counts=True)
-    group, link = row // len(links), row % len(links)
-    setup, step = (_greatest(topology, name, group, link, groups) for name in ("setup", "step"))
-    return row, np.asarray(count * messages.carried, float), setup + messages.steps * (hops + step)
+    travel = np.bincount(pair, links.latency[link], minlength=groups * each).reshape(groups, each).mean(axis=1)
+    row = pair // each * len(links) + link
+    if messages.trees is None:
+        row, count = np.unique(row, return_counts=True)
+    else:
+        trees = int(messages.trees.max()) + 1
+        merged = np.unique(row * trees + messages.trees[pair % each])
+        row, count = np.unique(merged // trees, return_counts=True)
+    steps = messages.steps * _shares_of_kinds(pair, links.codes[link], groups, each, topology)
+    return row, np.asarray(count * messages.carried, float), steps, np.asarray(messages.steps * travel)
 
 
-def _greatest(topology: Topology, name: str, group: Ints, link: Ints, groups: int) -> Floats:
-    """The greatest value of a fabric's constant over the links that each group crosses."""
-    constants = np.array([getattr(fabric(kind), name) for kind in topology.links.kinds])
-    return _per_group(np.maximum, constants[topology.links.codes[link]], group, groups, 0.0)
+def _shares_of_kinds(pair: Ints, code: Ints, groups: int, each: int, topology: Topology) -> Floats:
+    """Which share of a group's messages steps over each kind of link, (groups, kinds)."""
+    kinds = topology.links.kinds
+    order = np.array([precedence(kind) for kind in kinds])
+    ranked = np.argsort(order, kind="stable")
+    place = np.empty(len(kinds), np.int64)
+    place[ranked] = np.arange(len(kinds))
+    first = np.full(groups * each, -1)
+    np.maximum.at(first, pair, place[code])
+    cell = (np.arange(groups * each) // each * len(kinds) + ranked[first])[first >= 0]
+    return np.bincount(cell, minlength=groups * len(kinds)).reshape(groups, len(kinds)) / each
 
 
-def _per_group(reduce: np.ufunc, values: Floats, group: Ints, groups: int, start: float) -> Floats:
-    out = np.full(groups, start)
-    reduce.at(out, group, values)
+def _greatest(values: Floats, cell: Ints, cells: int) -> Floats:
+    out = np.zeros(cells)
+    np.maximum.at(out, cell, values)
     return out

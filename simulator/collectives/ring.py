@@ -1,9 +1,9 @@
-"""The ring: every member passes pieces to the next one, each link used in one direction."""
+"""Rings: every member passes pieces to the next one, each link used in one direction."""
 
-import numpy as np
-
-from simulator.activity import Activity, Ints
-from simulator.collectives._messages import Messages, phase
+from simulator.activity import Activity
+from simulator.collectives._groups import Groups, only
+from simulator.collectives._messages import Messages, activity, phase
+from simulator.demand import Ints
 from topologies import Topology
 from workloads.ops import Collective
 
@@ -11,18 +11,24 @@ PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 
 
 def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
-    """Ring in rank order: passes·(n−1)/n of the buffer over every edge, in passes·(n−1) steps.
+    """Rings host by host: together they pass passes·(n−1)/n of the buffer over every edge, in passes·(n−1) steps.
 
-    Assumes one ring in rank order through every member's own links, as with one channel per NIC.
+    Over several hosts there are as many rings as the host with fewest members has, each through a card of its own.
+    Assumes that the rings share the buffer evenly.
     """
-    ring, sm_share = phase(topology, edges(collective.kind, collective.bytes, ranks))
-    return Activity("ring", (ring,), sm_share)
+    groups = only(ranks, topology)
+    rings = edges(collective.kind, collective.bytes, groups)
+    passes = PASSES[collective.kind]
+    return activity("ring", [phase(topology, ranks, [rings], passes=passes, share=groups.share)], topology)
 
 
-def edges(kind: str, size: float, ranks: Ints) -> Messages:
-    """What every member sends its successor when a ring moves a buffer of `size` bytes."""
+def edges(kind: str, size: float, groups: Groups) -> Messages:
+    """What every member sends its successors when rings move a buffer of `size` bytes."""
     if kind not in PASSES:
         raise ValueError(f"a ring does not do {kind}; it does {', '.join(PASSES)}")
-    members, passes = ranks.shape[1], PASSES[kind]
-    steps = passes * (members - 1)
-    return Messages(steps / members * size, steps, ranks, np.roll(ranks, -1, axis=1))
+    members, order = groups.members.shape[1], groups.rings()
+    steps = PASSES[kind] * (members - 1)
+    sources = groups.members[:, order]
+    destinations = groups.members[:, [[*row[1:], row[0]] for row in order.tolist()]]
+    shape = (len(sources), -1)
+    return Messages(steps / members * size / len(order), steps, sources.reshape(shape), destinations.reshape(shape))

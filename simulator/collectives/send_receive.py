@@ -1,15 +1,25 @@
-"""One message from a sender to a receiver."""
+"""Single messages: from a sender to a receiver, or from every member to the next."""
 
-from simulator.activity import Activity, Ints
-from simulator.collectives._messages import Messages, phase
+import numpy as np
+
+from simulator.activity import Activity
+from simulator.collectives._messages import Messages, activity, phase
+from simulator.demand import Ints
 from topologies import Topology
-from workloads.ops import P2P
+from workloads.ops import P2P, Collective
 
 
-def build(collective: P2P, ranks: Ints, topology: Topology) -> Activity:
-    """The message's bytes over the route; ranks of shape (groups, 2): sender, receiver.
+def build(collective: Collective | P2P, ranks: Ints, topology: Topology) -> Activity:
+    """A message's bytes over its route; ranks of shape (groups, 2): sender, receiver.
 
-    Assumes that a message is copied by engines that take no SMs.
+    As a collective (`send_receive`, as nccl-tests has it) every member sends its buffer to the next one, all at once.
+    Assumes that the messages of a pipeline are copied by engines that take no SMs.
     """
-    message, sm_share = phase(topology, Messages(collective.bytes, 1, ranks[:, :1], ranks[:, 1:]))
-    return Activity("send_receive", (message,), 0.0 * sm_share)
+    if isinstance(collective, Collective):
+        if collective.kind != "send_receive":
+            raise ValueError(f"send_receive does not do {collective.kind}")
+        messages = Messages(collective.bytes, 1, ranks, np.roll(ranks, -1, axis=1))
+        return activity("send_receive", [phase(topology, ranks, [messages], share="lone_share")], topology)
+    message = Messages(collective.bytes, 1, ranks[:, :1], ranks[:, 1:])
+    sent = phase(topology, ranks, [message], share="lone_share")
+    return Activity("send_receive", (sent,), np.zeros(len(ranks)))

@@ -1,0 +1,132 @@
+"""How communication libraries use links: the constants of every fabric, read from fabrics.yaml.
+
+A *fabric* is what the library of one accelerator makes of one kind of link. Scale-up links (NVLink, Infinity Fabric)
+go by the accelerator, other links by their technology. Kinds of which the file says nothing, such as the ideal port
+and the links between switches, reach their line rate and cost nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib.resources import files
+from typing import Any, Self
+
+import yaml
+
+SCALE_UP = ("nvlink", "xgmi", "ici", "neuronlink")
+NETWORK = ("infiniband", "roce", "efa", "tcpx", "tcpxo", "slingshot", "ethernet")
+
+FAMILIES = {
+    **dict.fromkeys(("A100-SXM4-40GB", "A100-SXM4-80GB"), "A100"),
+    **dict.fromkeys(("H100-SXM5", "H200-SXM", "H800-SXM", "H20", "GH200"), "Hopper"),
+    **dict.fromkeys(("B200-SXM", "B300-SXM"), "Blackwell"),
+    **dict.fromkeys(("GB200", "GB300"), "GB200"),
+    **dict.fromkeys(("MI300X", "MI325X", "MI355X"), "MI300"),
+    **dict.fromkeys(("TPU v4", "TPU v5e", "TPU v5p"), "TPU"),
+}
+"""Accelerators that share a generation of links, and with it their constants; the rest are `other`."""
+
+# About 15 % of the SMs on NVLink and 2 % on network cards in the literature. TPUs, Trainium and copies over PCIe have
+# engines of their own.
+SM_SHARES = {"nvlink": 0.15, "xgmi": 0.15, **dict.fromkeys(NETWORK, 0.02)}
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """What a library reaches on one kind of link, with either of two protocols; the faster one is taken.
+
+    Bulk: `share` of the line rate (`pair_share` for messages between all pairs, `lone_share` for a single stream,
+    `in_switch_share` where switches reduce, 0 where they cannot), after `launch` and `setup`, with `step` for each step
+    in turn. The rate is reached with the time constant `ramp` a pass (`in_switch_ramp` where switches reduce), plus
+    `fill` for every step across a network, whose pipeline has to fill. Low latency: neither set-up nor ramp,
+    `low_latency_step` a step, at `low_latency_share` of the bulk rate. Times in seconds; `sm_share` is the share of an
+    accelerator's SMs that its kernels hold.
+    """
+
+    share: float = 1.0
+    pair_share: float = 1.0
+    lone_share: float = 1.0
+    in_switch_share: float = 1.0
+    low_latency_share: float = 1.0
+    launch: float = 0.0
+    setup: float = 0.0
+    low_latency_step: float = 0.0
+    step: float = 0.0
+    ramp: float = 0.0
+    in_switch_ramp: float = 0.0
+    fill: float = 0.0
+    sm_share: float = 0.0
+
+
+IDEAL = Fabric()
+SHARES = ("share", "pair_share", "lone_share", "in_switch_share", "low_latency_share")
+"""Constants of which the slowest member of a mixed group has the least; of the times it has the greatest."""
+
+STARTS = ("launch", "ramp", "in_switch_ramp")
+"""Constants that the accelerator gives to all kinds of links."""
+
+Key = tuple[str, str, str]
+"""Where a constant stands in the file: (section, entry, name)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fabrics:
+    """A whole set of constants: `values` by their place in the file."""
+
+    values: Mapping[Key, float]
+    cache: dict[tuple[str, str], Fabric] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, sections: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Self:
+        """The constants of a nested mapping, as the file has them."""
+        return cls(
+            {
+                (section, entry, name): float(value)
+                for section, entries in sections.items()
+                for entry, constants in entries.items()
+                for name, value in constants.items()
+            }
+        )
+
+    def keys(self, kind: str, accelerator: str) -> dict[str, Key]:
+        """Where each constant of a kind of link at an accelerator stands; empty for an ideal kind.
+
+        >>> published().keys("infiniband", "H100-SXM5")["launch"]
+        ('accelerators', 'Hopper', 'launch')
+        """
+        family = FAMILIES.get(accelerator, "other")
+        own, role = ("accelerators", family), "scale_up" if kind in (*SCALE_UP, "pcie") else "network"
+        if kind not in SCALE_UP:
+            own = ("links", f"{family} {kind}" if ("links", f"{family} {kind}", "share") in self.values else kind)
+        if (*own, "share") not in self.values:
+            return {}
+        places = {
+            **dict.fromkeys(("share", "pair_share", "in_switch_share", "lone_share"), (*own, "share")),
+            **{name: place for name in STARTS if (place := ("accelerators", family, name)) in self.values},
+            **{name: place for name in NAMES if (place := ("shared", role, name)) in self.values},
+            **{name: place for name in NAMES if (place := (*own, name)) in self.values},
+        }
+        if (*own, "lone_share") not in self.values:
+            places["lone_share"] = places["pair_share"]
+        if kind not in NETWORK and (*own, "in_switch_share") not in self.values:
+            del places["in_switch_share"]
+        return places
+
+    def fabric(self, kind: str, accelerator: str) -> Fabric:
+        """The constants of a kind of link as an accelerator's library uses it."""
+        if (kind, accelerator) not in self.cache:
+            places = self.keys(kind, accelerator)
+            found = {name: self.values[place] for name, place in places.items()}
+            if places:
+                found = {"in_switch_share": 0.0, "sm_share": SM_SHARES.get(kind, 0.0), **found}
+            self.cache[kind, accelerator] = Fabric(**found)
+        return self.cache[kind, accelerator]
+
+
+NAMES = tuple(each.name for each in fields(Fabric))
+
+
+@cache
+def published() -> Fabrics:
+    """The constants that come with the package."""
+    return Fabrics.of(yaml.safe_load((files("simulator") / "fabrics.yaml").read_text(encoding="utf-8")))
