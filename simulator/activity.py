@@ -4,12 +4,15 @@ An activity is built for many groups of one shape at once, so that 2,048 tensor-
 call. Arrays over groups have shape (groups,); a phase's crossings are rows (group, link, weight).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from simulator.demand import Demand, Floats, Ints, achievable_bandwidth
 from topologies import Topology
+
+
+TRIFLE = 1e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,9 +34,30 @@ class Phase:
 
     def seconds(self, bandwidth: Floats) -> Floats:
         """Time of each group when nothing else uses its links, given every link's bandwidth."""
+        return self.latency + self.flowing(bandwidth)
+
+    def flowing(self, bandwidth: Floats) -> Floats:
+        """The part of that time in which bytes are on the links."""
         rate = self.rate_cap.copy()
         np.minimum.at(rate, self.group, bandwidth[self.link] / self.weight)
-        return self.latency + self.work / rate
+        return self.work / rate
+
+    def without_trifles(self, bandwidth: Floats) -> "Phase":
+        """The same phase, in which groups whose bytes hardly count beside their latency load no link.
+
+        Assumes that bytes which take less than a thousandth of a phase's latency are in nobody's way.
+        """
+        flowing = self.flowing(bandwidth)
+        trifling = (flowing > 0) & (flowing < TRIFLE * self.latency)
+        if not trifling.any():
+            return self
+        kept = ~trifling[self.group]
+        return replace(
+            self,
+            latency=self.latency + np.where(trifling, flowing, 0.0),
+            work=np.where(trifling, 0.0, self.work),
+            **{name: getattr(self, name)[kept] for name in ("group", "link", "weight")},
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,3 +77,8 @@ class Activity:
         """Time of each group without contention, shape (groups,)."""
         bandwidth = achievable_bandwidth(topology)
         return np.asarray(sum(phase.seconds(bandwidth) for phase in self.phases))
+
+    def without_trifles(self, topology: Topology) -> "Activity":
+        """The same activity, in which bytes that hardly count beside the latency load no link."""
+        bandwidth = achievable_bandwidth(topology)
+        return replace(self, phases=tuple(phase.without_trifles(bandwidth) for phase in self.phases))

@@ -54,7 +54,7 @@ class Batches:
         for groups, activity in collectives.choose(op, ranks[carrying], topology, algorithm):
             batch[carrying[groups]] = len(batches)
             row[carrying[groups]] = np.arange(len(groups))
-            batches.append(activity)
+            batches.append(activity.without_trifles(topology))
         return cls(tuple(batches), batch, row)
 
     def colours(self) -> Hashes:

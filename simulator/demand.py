@@ -103,7 +103,7 @@ def constants(
 
 def accelerators(topology: Topology) -> tuple[str, ...]:
     """Names of the distinct accelerators of a topology."""
-    return tuple(dict.fromkeys(chip.name for chip in topology.accelerators))
+    return topology.once("distinct accelerators", lambda: tuple(dict.fromkeys(c.name for c in topology.accelerators)))
 
 
 def chips(topology: Topology, ranks: Ints) -> npt.NDArray[np.bool_]:
@@ -121,6 +121,10 @@ def achievable_bandwidth(topology: Topology) -> Floats:
 
     Assumes that protocol and packet overhead take the same share of a link, however many share it.
     """
+    return topology.once("achievable bandwidth", lambda: _achievable_bandwidth(topology))
+
+
+def _achievable_bandwidth(topology: Topology) -> Floats:
     names, links = accelerators(topology), topology.links
     shares = np.array([[published().fabric(kind, chip).share for kind in links.kinds] for chip in names])
     if len(names) == 1:

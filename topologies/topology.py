@@ -84,19 +84,19 @@ class Topology:
         '16 H100-SXM5 in 2 nodes; nvlink 450 GB/s; infiniband 8 × 400 Gb/s a node'
         """
         way = self._routing
-        return self._once(
+        return self.once(
             "description", lambda: describe(self.devices, self.accelerators, way.hosts, way.links, self.grid)
         )
 
     @property
     def links(self) -> Links:
         """All directed links as arrays, with degraded bandwidths."""
-        return self._once("links", self._degraded_links)
+        return self.once("links", self._degraded_links)
 
     @property
     def speeds(self) -> Floats:
         """Speed of each device relative to its data sheet, [devices]: 1.0 unless degraded."""
-        return self._once("speeds", self._degraded_speeds)
+        return self.once("speeds", self._degraded_speeds)
 
     @property
     def hosts(self) -> Integers:
@@ -187,9 +187,10 @@ class Topology:
     def _routing(self) -> Router:
         if self.router is not None:
             return self.router
-        return self._once("paths", lambda: ShortestPaths.of(self.graph, self.devices))
+        return self.once("paths", lambda: ShortestPaths.of(self.graph, self.devices))
 
-    def _once(self, key: str, make: Callable[[], Value]) -> Value:
+    def once(self, key: str, make: Callable[[], Value]) -> Value:
+        """A value that follows from the topology alone, made when first asked for."""
         if key not in self.cache:
             self.cache[key] = make()
         value: Value = self.cache[key]
