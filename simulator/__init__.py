@@ -7,6 +7,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from simulator.collective_time import CollectiveTime as CollectiveTime
+    from simulator.collective_time import time_collective as time_collective
     from simulator.deadlock import DeadlockError as DeadlockError
     from simulator.result import Result as Result
     from simulator.schedule_replay import replay_schedule as replay_schedule
@@ -14,14 +16,16 @@ if TYPE_CHECKING:
     from simulator.sweeps import sweep as sweep
 
 _HOMES = {
+    "CollectiveTime": "simulator.collective_time",
     "DeadlockError": "simulator.deadlock",
     "Result": "simulator.result",
     "replay_schedule": "simulator.schedule_replay",
     "simulate": "simulator.simulation",
     "sweep": "simulator.sweeps",
+    "time_collective": "simulator.collective_time",
 }
 
-__all__ = ["DeadlockError", "Result", "replay_schedule", "simulate", "sweep"]
+__all__ = ["CollectiveTime", "DeadlockError", "Result", "replay_schedule", "simulate", "sweep", "time_collective"]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,6 @@ import numpy as np
 from simulator.demand import Demand, Floats, Ints, achievable_bandwidth
 from topologies import Topology
 
-
 TRIFLE = 1e-3
 
 

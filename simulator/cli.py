@@ -109,18 +109,90 @@ def gantt(schedule: str, stages: int, microbatches: int, **options: Any) -> None
     _print(report if as_json else text, as_json=as_json)
 
 
+@main.command()
+@click.argument("kind")
+@click.option("--bytes", "size", type=float, required=True, help="One rank's whole buffer, as nccl-tests counts it.")
+@click.option("--topology", required=True, help="The cluster, as text or as a YAML file.")
+@click.option("--ranks", default="all", show_default=True, help="Who takes part, such as 0-7,16.")
+@click.option("--algorithm", default="auto", show_default=True, help="One of `stepsim list collectives`.")
+@click.option("--curve", type=click.Path(dir_okay=False), help="Write the curve over message sizes to this file.")
+@JSON
+def collective(kind: str, size: float, topology: str, *, ranks: str, algorithm: str, **options: Any) -> None:
+    """Time one collective of some KIND that has its links to itself."""
+    import topologies
+    from simulator.collective_time import time_collective
+
+    _check_writable(options["curve"])
+    _check_picture(options["curve"])
+    cluster = topologies.build(topology)
+    members = range(cluster.size) if ranks == "all" else _numbers(ranks)
+    done = time_collective(kind, bytes=size, ranks=members, topology=cluster, algorithm=algorithm)
+    if options["curve"] is not None:
+        _save(done.plot("collective_curve"), options["curve"])
+    report = {
+        "time_seconds": done.seconds,
+        "algbw_bytes_per_second": done.algbw,
+        "busbw_bytes_per_second": done.busbw,
+        "algorithm": done.algorithm,
+    }
+    text = "\n".join([done.title, *(f"  {name:<22} {value}" for name, value in report.items())])
+    _print(report if options["as_json"] else text, as_json=options["as_json"])
+
+
+def _numbers(text: str) -> list[int]:
+    """The numbers of a text such as 0-7,16.
+
+    >>> _numbers("0-3,8")
+    [0, 1, 2, 3, 8]
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdigit() or not (last or first).isdigit():
+            raise click.UsageError(f"--ranks {text}: {part!r} is neither a number nor a range such as 0-7")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+@main.group()
+def validate() -> None:
+    """Compare predictions with what others measured and published."""
+
+
+@validate.command(name="collectives")
+@click.option("--data", type=click.Path(dir_okay=False), help="Measurements of your own, with the same columns.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write every row with its prediction to this CSV file.")
+@JSON
+def validate_collectives(data: str | None, out: str | None, as_json: bool) -> None:
+    """Compare times of collectives with measured ones."""
+    from simulator.validation import collectives
+
+    _check_writable(out)
+    rows, summary = collectives.validate(data)
+    if out is not None:
+        rows.to_csv(out, index=False)
+    _print(summary if as_json else collectives.text(summary), as_json=as_json)
+
+
 @main.command(name="list")
 @click.argument("folder", required=False)
 @JSON
 def list_(folder: str | None, as_json: bool) -> None:
-    """List what there is: models, topologies, accelerators, strategies, schedules, collectives, plots."""
+    """List what there is: models, topologies, accelerators, strategies, schedules, collectives, plots.
+
+    `stepsim list topologies` also says in one line what each of them is.
+    """
+    import topologies
     from topologies.plugins import unknown
 
     folders = _folders()
     if folder is not None and folder not in folders:
         raise click.UsageError(unknown("folder", folder, folders))
     found = {name: names() for name, names in folders.items() if folder in (None, name)}
-    text = "\n".join(f"{name}: {', '.join(values)}" for name, values in found.items())
+    if folder == "topologies" and not as_json:
+        text = "\n".join(f"{name:<16} {topologies.build(name).description}" for name in found[folder])
+    else:
+        text = "\n".join(f"{name}: {', '.join(values)}" for name, values in found.items())
     _print(found if as_json else text, as_json=as_json)
 
 
@@ -184,9 +256,13 @@ def _check_picture(path: str | None) -> None:
 
 def _write(result: Any, *, gantt: str | None, trace: str | None) -> None:
     if gantt is not None:
-        result.plot("gantt").figure.savefig(gantt, bbox_inches="tight")
+        _save(result.plot("gantt"), gantt)
     if trace is not None:
         result.save_trace(trace)
+
+
+def _save(axes: Any, path: str) -> None:
+    axes.figure.savefig(path, bbox_inches="tight")
 
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, float]:

@@ -1,9 +1,9 @@
 """Reduction in the switch that joins all members, as NVLink SHARP does."""
 
 from simulator.activity import Activity
-from simulator.collectives._groups import reduces_in_switch
+from simulator.collectives._groups import one_switch, reduces_in_switch
 from simulator.collectives._messages import Messages, activity, phase
-from simulator.demand import Ints
+from simulator.demand import Ints, accelerators
 from topologies import Topology
 from workloads.ops import Collective
 
@@ -18,8 +18,8 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
         raise ValueError(f"in_switch does not do {collective.kind}; it does all_reduce")
     if not reduces_in_switch(ranks, topology).all():
         raise ValueError(
-            f"in_switch needs all {ranks.shape[1]} members below one switch that reduces; on {topology.name} "
-            f"ranks {ranks[0, 0]} to {ranks[0, -1]} are not"
+            f"in_switch needs all {ranks.shape[1]} members below one switch that reduces; ranks {ranks[0, 0]} to "
+            f"{ranks[0, -1]} of {topology.name} {_lack(ranks, topology)}"
         )
     return activity(
         "in_switch",
@@ -34,3 +34,9 @@ def around(size: float, members: Ints) -> Messages:
     following = members[..., [*range(1, each), 0]]
     shape = (len(members), -1)
     return Messages(size * (1 + 1 / each), 1, members.reshape(shape), following.reshape(shape))
+
+
+def _lack(ranks: Ints, topology: Topology) -> str:
+    """What keeps the switch of some groups from reducing."""
+    chips = " and ".join(accelerators(topology))
+    return f"have one, but that of {chips} does not" if one_switch(ranks, topology).all() else "do not share a switch"

@@ -14,6 +14,7 @@ import pandas as pd
 import topologies
 from simulator import collectives
 from simulator.activity import Activity
+from simulator.fabrics import published
 from simulator.validation import report
 from topologies import Topology
 from topologies.transport import SWITCH_LATENCY
@@ -212,7 +213,7 @@ def _built(text: str) -> Topology:
 def compare(frame: pd.DataFrame, found: Sequence[Case], left_out: dict[int, str]) -> pd.DataFrame:
     """Each row with its prediction, or why it has none; `left_out` is empty for those compared."""
     rows = frame.assign(row=np.arange(len(frame)), measured=frame["time_seconds"], predicted=np.nan)
-    rows = rows.assign(predicted_algorithm="", topology="", left_out=rows["row"].map(left_out).fillna(""))
+    rows = rows.assign(predicted_algorithm="", topology="", left_out=[left_out.get(number, "") for number in rows["row"]])
     for each in found:
         best = each.fastest
         rows.loc[each.row, "predicted"] = float(best.seconds(each.topology)[0])
@@ -227,24 +228,49 @@ def summed_up(rows: pd.DataFrame) -> dict[str, Any]:
     band = np.searchsorted(upper, compared["size_bytes"].to_numpy())
     compared = compared.assign(size=np.array(list(SIZE_BANDS))[band])
     reasons = rows.loc[rows["left_out"] != "", "left_out"].value_counts()
+    unseen = "predicted_without_series"
+    beside = (
+        {} if unseen not in rows else {"leave_one_series_out": _banded(compared.assign(predicted=compared[unseen]))}
+    )
     return {
-        **report.block(compared, skipped=int(reasons.sum())),
+        **_banded(compared),
+        "skipped": int(reasons.sum()),
+        **beside,
         "skipped_because": {str(reason): int(count) for reason, count in reasons.items()},
         "groups": report.groups(compared, ["accelerator", "fabric", "collective"]),
-        "size_bands": {name: report.block(compared[compared["size"] == name]) for name in SIZE_BANDS},
     }
+
+
+def _banded(rows: pd.DataFrame) -> dict[str, Any]:
+    """A block of all rows, and one for each band of sizes."""
+    bands = {name: report.block(rows[rows["size"] == name]) for name in SIZE_BANDS}
+    return {**report.block(rows), "size_bands": bands}
 
 
 def text(summary: dict[str, Any]) -> str:
     """The report in words."""
-    everything = {"all rows": summary, **summary["size_bands"]}
-    lines = [report.table(everything), "", report.table(summary["groups"]), "", f"{summary['skipped']} rows left out:"]
+    tables = [{"all rows": summary, **summary["size_bands"]}, summary["groups"]]
+    if "leave_one_series_out" in summary:
+        unseen = summary["leave_one_series_out"]
+        named = {"each series by a fit without it": unseen, **unseen["size_bands"]}
+        tables.insert(1, named)
+    lines = [line for each in tables for line in (report.table(each), "")] + [f"{summary['skipped']} rows left out:"]
     lines += [f"  {count:>4}  {reason}" for reason, count in summary["skipped_because"].items()]
     return "\n".join(lines)
 
 
 def validate(path: str | Path | None = None) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Compare a file of measurements, or the package's own; the rows and the report."""
+    """Compare a file of measurements, or the package's own; the rows and the report.
+
+    The package's own were fitted; for them the report also says how well fits without a series predict that series.
+    """
     frame = read(path)
-    rows = compare(frame, *cases(frame))
+    found, left_out = cases(frame)
+    rows = compare(frame, found, left_out)
+    if path is not None:
+        return rows, summed_up(rows)
+    from simulator.validation.fit import Model
+
+    unseen = dict(zip([each.row for each in found], Model(found, published()).left_out().tolist(), strict=True))
+    rows = rows.assign(predicted_without_series=rows["row"].map(unseen))
     return rows, summed_up(rows)

@@ -1,14 +1,10 @@
 """Errors of predictions, summed up: blocks, groups of blocks."""
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-
-LEAST_ROWS = 10
-"""Rows that a group needs for its median to be judged."""
 
 
 def block(rows: pd.DataFrame, skipped: int = 0) -> dict[str, Any]:
@@ -47,13 +43,11 @@ def table(blocks: Mapping[str, Mapping[str, Any]]) -> str:
     """Blocks as aligned lines: rows, median and mean absolute error, 90th percentile, bias."""
     width = max(map(len, blocks), default=0)
     head = f"{'':<{width}}  {'rows':>5} {'median':>8} {'mean':>8} {'p90':>8} {'bias':>8}"
-    names = ("median_ape", "mape", "p90_ape", "bias")
+    sizes = ("median_ape", "mape", "p90_ape")
     lines = [
-        f"{name:<{width}}  {each['rows']:>5} " + " ".join(f"{_percent(each[key]):>8}" for key in names)
+        f"{name:<{width}}  {each['rows']:>5} "
+        + " ".join(f"{each[key]:>8.1%}" for key in sizes)
+        + f" {each['bias']:>+8.1%}"
         for name, each in blocks.items()
     ]
     return "\n".join([head, *lines])
-
-
-def _percent(value: float) -> str:
-    return f"{value:+.1%}" if math.isfinite(value) else "-"
