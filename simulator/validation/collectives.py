@@ -213,7 +213,7 @@ def _built(text: str) -> Topology:
 def compare(frame: pd.DataFrame, found: Sequence[Case], left_out: dict[int, str]) -> pd.DataFrame:
     """Each row with its prediction, or why it has none; `left_out` is empty for those compared."""
     rows = frame.assign(row=np.arange(len(frame)), measured=frame["time_seconds"], predicted=np.nan)
-    rows = rows.assign(predicted_algorithm="", topology="", left_out=[left_out.get(number, "") for number in rows["row"]])
+    rows = rows.assign(predicted_algorithm="", topology="", left_out=[left_out.get(each, "") for each in rows["row"]])
     for each in found:
         best = each.fastest
         rows.loc[each.row, "predicted"] = float(best.seconds(each.topology)[0])
