@@ -371,3 +371,23 @@ def test_large_clusters_are_routed_at_once(name):
     pair, link = cluster.routes(ranks, (ranks * 7919 + 13) % cluster.size)
     assert len(np.unique(pair)) >= cluster.size - 1
     assert link.max() < len(cluster.links)
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("dgx_h100,nodes=1,transport=efa", "transport=efa has no effect: one node has nobody to reach by its cards"),
+        ("full_mesh,nics=4", "nics=4 has no effect: one node"),
+        ("gb200_nvl72,nic_gbit=800", "nic_gbit=800 has no effect: one rack"),
+        ("fat_tree,uplinks=4", "uplinks=4 has no effect: routing=spray hashes nothing"),
+        ("hpn,routing=spray,seed=3", "seed=3 has no effect: routing=spray hashes nothing"),
+    ],
+)
+def test_options_that_change_nothing_are_named(text, warning):
+    (found,) = topologies.build(text).warnings
+    assert found.startswith(warning)
+
+
+@pytest.mark.parametrize("text", ["dgx_h100,nodes=2,transport=efa", "fat_tree,routing=ecmp,seed=3", "dgx_h100"])
+def test_options_that_count_are_not(text):
+    assert topologies.build(text).warnings == ()

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -57,6 +57,21 @@ def check_choice(option: str, value: str, known: Iterable[str]) -> str:
     return value
 
 
+def idle(options: Mapping[str, Any], names: Iterable[str], reason: str) -> tuple[str, ...]:
+    """A warning of the options, of those named, that were given and change nothing.
+
+    >>> idle({"seed": 3, "nics": 4}, ["uplinks", "seed"], "routing=spray hashes nothing")
+    ('seed=3 has no effect: routing=spray hashes nothing',)
+    """
+    return tuple(f"{name}={_text(options[name])} has no effect: {reason}" for name in names if name in options)
+
+
+def given(build: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that differ from the defaults in a family's own signature."""
+    defaults = own_options(build)
+    return {name: value for name, value in options.items() if value != defaults.get(name)}
+
+
 def title(build: Callable[..., Any], /, **options: Any) -> str:
     """The text that builds a cluster: its family, the first option, and those that differ from `build`'s defaults.
 
@@ -64,9 +79,8 @@ def title(build: Callable[..., Any], /, **options: Any) -> str:
     >>> title(rail_optimized.build, nodes=32, nodes_per_unit=32, pxn=False)
     'rail_optimized,nodes=32,pxn=off'
     """
-    defaults = own_options(build)
-    first = next(iter(defaults))
-    parts = [f"{key}={_text(value)}" for key, value in options.items() if key == first or value != defaults.get(key)]
+    first, changed = next(iter(own_options(build))), given(build, options)
+    parts = [f"{key}={_text(value)}" for key, value in options.items() if key == first or key in changed]
     return ",".join([family(build), *parts])
 
 

@@ -30,9 +30,10 @@ class Topology:
     `name` is the text that builds it. In `graph`, each edge carries `link=Link`; an undirected edge is two directed
     links of equal data. `devices` are the graph's nodes that are ranks, `accelerators` one data sheet per device.
     Routes go by the `router` where the cluster family has one, else by shortest paths in the graph. `grid` is the
-    shape of a torus, whose ranks are row-major in it; () elsewhere.
-    Degradations lie beside the graph, which never changes: `speed_factors` {rank: factor} and `link_factors`
-    {(from, to): factor}. `cache` keeps what is computed from the other fields; no copy or pickle takes it along.
+    shape of a torus, whose ranks are numbered in row-major order; empty elsewhere. `warnings` tell of options that
+    change nothing. Degradations lie beside the graph, which never changes: `speed_factors` {rank: factor} and
+    `link_factors` {(from, to): factor}. `cache` keeps what is computed from the other fields; no copy or pickle takes
+    it along.
     Two topologies are equal only if they are one object, so that caches can hang on it.
 
     >>> import topologies
@@ -49,6 +50,7 @@ class Topology:
     accelerators: tuple[Accelerator, ...]
     router: Router | None = None
     grid: tuple[int, ...] = ()
+    warnings: tuple[str, ...] = ()
     speed_factors: Mapping[int, float] = field(default_factory=dict)
     link_factors: Mapping[Edge, float] = field(default_factory=dict)
     cache: dict[Hashable, Any] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from topologies.clusters._servers import ServerOptions, Servers
+from topologies.clusters._servers import ServerOptions, Servers, outside
 from topologies.hierarchy import blocks
 from topologies.options import MAXIMUM_DEVICES, check_size, title
 from topologies.topology import Topology
@@ -20,5 +20,6 @@ def racks_on_a_switch(
     size = check_size("gpus_per_rack", gpus_per_rack, GPUS_PER_RACK, multiple=GPUS_PER_TRAY)
     devices = size * check_size("racks", racks, MAXIMUM_DEVICES // size)
     hosts = blocks(devices, size)
-    name = title(build, racks=racks, gpus_per_rack=size, **trays.beside(defaults))
-    return trays.cluster(name, trays.above_servers(hosts), hosts)
+    changed = trays.beside(defaults)
+    name = title(build, racks=racks, gpus_per_rack=size, **changed)
+    return trays.cluster(name, trays.above_servers(hosts), hosts).replace(warnings=outside(changed, racks, "rack"))

@@ -8,7 +8,7 @@ from topologies import accelerators
 from topologies.accelerator import Accelerator
 from topologies.hierarchy import Part, Tier, blocks, chain, cluster, gpus
 from topologies.link import Integers, Link
-from topologies.options import MAXIMUM_DEVICES, check_number, check_size, family, own_options, title
+from topologies.options import MAXIMUM_DEVICES, check_number, check_size, family, idle, own_options, title
 from topologies.plugins import unknown
 from topologies.routing.levels import SwitchLevel
 from topologies.scale_up import nvlink
@@ -142,5 +142,12 @@ def servers_on_a_switch(build: Callable[..., Any], defaults: Servers, nodes: int
     servers = defaults.changed(build, options)
     devices = servers.devices(nodes)
     hosts = blocks(devices, servers.gpus)
-    name = title(build, nodes=nodes, **servers.beside(defaults))
-    return servers.cluster(name, servers.above_servers(hosts), hosts)
+    changed = servers.beside(defaults)
+    built = servers.cluster(title(build, nodes=nodes, **changed), servers.above_servers(hosts), hosts)
+    return built.replace(warnings=outside(changed, nodes, "node"))
+
+
+def outside(changed: Mapping[str, Any], count: int, what: str) -> tuple[str, ...]:
+    """A warning where options of a network that joins nothing were changed."""
+    names = ("nics", "nic_gbit", "transport", "oversubscription")
+    return idle(changed, names, f"one {what} has nobody to reach by its cards") if count == 1 else ()

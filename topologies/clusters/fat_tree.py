@@ -8,7 +8,7 @@ from typing import Unpack
 
 from topologies.clusters._servers import ServerOptions, Servers
 from topologies.hierarchy import blocks, parallel
-from topologies.options import MAXIMUM_DEVICES, check_choice, check_seed, check_size, title
+from topologies.options import MAXIMUM_DEVICES, check_choice, check_seed, check_size, given, idle, title
 from topologies.topology import Topology
 from topologies.units import GIGA
 
@@ -54,4 +54,8 @@ def build(
     own = {"levels": levels, "nodes_per_leaf": nodes_per_leaf, "leaves_per_pod": leaves_per_pod}
     paths = {"routing": routing, "uplinks": uplinks, "seed": seed}
     name = title(build, nodes=nodes, **own, **paths, **servers.beside(SERVERS))
-    return servers.cluster(name, network, blocks(devices, servers.gpus))
+    built = servers.cluster(name, network, blocks(devices, servers.gpus))
+    unused = (
+        idle(given(build, paths), ("uplinks", "seed"), "routing=spray hashes nothing") if routing == "spray" else ()
+    )
+    return built.replace(warnings=unused)

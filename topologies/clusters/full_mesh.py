@@ -6,7 +6,7 @@ NVIDIA boards of four A100 or GH200 (NVLinks shared evenly by the three others).
 
 from typing import Unpack
 
-from topologies.clusters._servers import CardOptions, Cards
+from topologies.clusters._servers import CardOptions, Cards, outside
 from topologies.hierarchy import blocks, cluster, gpus, mesh
 from topologies.options import check_size, title
 from topologies.scale_up import pair
@@ -35,6 +35,8 @@ def build(
     servers = defaults.changed(build, options)
     devices = servers.devices(nodes)
     hosts = blocks(devices, size)
-    name = title(build, nodes=nodes, gpus_per_node=size, pair_bandwidth=pair_bandwidth, **servers.beside(defaults))
+    changed = servers.beside(defaults)
+    name = title(build, nodes=nodes, gpus_per_node=size, pair_bandwidth=pair_bandwidth, **changed)
     inside = mesh(gpus(devices), hosts, pair(servers.chip, pair_bandwidth))
-    return cluster(name, servers.chip, servers.above_servers(hosts), hosts, inside)
+    built = cluster(name, servers.chip, servers.above_servers(hosts), hosts, inside)
+    return built.replace(warnings=outside(changed, nodes, "node"))

@@ -11,7 +11,7 @@ import numpy as np
 
 from topologies.clusters._servers import ServerOptions, Servers
 from topologies.hierarchy import Tier, blocks, parallel
-from topologies.options import MAXIMUM_DEVICES, check_choice, check_seed, check_size, title
+from topologies.options import MAXIMUM_DEVICES, check_choice, check_seed, check_size, given, idle, title
 from topologies.topology import Topology
 from topologies.transport import fabric
 from topologies.units import GIGA
@@ -55,7 +55,9 @@ def build(
     paths = {"planes": planes, "routing": routing, "seed": seed}
     sizes = {"nodes_per_segment": nodes_per_segment, "segments_per_pod": segments_per_pod}
     name = title(build, nodes=nodes, **paths, **sizes, **servers.beside(SERVERS))
-    return servers.cluster(name, network, blocks(devices, servers.gpus))
+    built = servers.cluster(name, network, blocks(devices, servers.gpus))
+    unused = idle(given(build, paths), ("planes", "seed"), "routing=spray hashes nothing") if routing == "spray" else ()
+    return built.replace(warnings=unused)
 
 
 def _network(servers: Servers, devices: int, segment: int, pod: int) -> list[Tier]:
