@@ -51,6 +51,7 @@ def main() -> None:
 @click.option("--optimizer", default="adam", show_default=True, help="adam or none.")
 @click.option("--convention", default="causal", show_default=True, help="How model FLOPs are counted.")
 @click.option("--detail", type=click.Choice(["ops", "actions"]), default="ops", show_default=True)
+@click.option("--algorithm", multiple=True, metavar="KIND=NAME", help="Such as all_reduce=ring; the rest is chosen.")
 @click.option("--no-fold", is_flag=True, help="Replay every rank instead of one per symmetry class.")
 @click.option("--gantt", type=click.Path(dir_okay=False), help="Write a Gantt chart to this file.")
 @click.option("--trace", type=click.Path(dir_okay=False), help="Write a Chrome / Perfetto trace to this file.")
@@ -63,11 +64,12 @@ def run(model: str, topology: str, plan: str, **options: Any) -> None:
 
     outputs = {name: options.pop(name) for name in ("gantt", "trace")}
     as_json, detail, fold = options.pop("as_json"), options.pop("detail"), not options.pop("no_fold")
+    algorithms = _pairs("--algorithm", options.pop("algorithm"))
     _check_writable(*outputs.values())
     _check_picture(outputs["gantt"])
     step = TrainingStep(model, plan, **options)
     cluster, built = _timed(lambda: topologies.build(topology))
-    result = simulate(step, cluster, detail=detail, fold=fold)
+    result = simulate(step, cluster, detail=detail, fold=fold, algorithms=algorithms)
     report, measured = _timed(lambda: _report(result))
     _, written = _timed(lambda: _write(result, **outputs))
     timings = {"topology": built, **result.timings, "metrics": measured, "output": written}
@@ -139,6 +141,18 @@ def collective(kind: str, size: float, topology: str, *, ranks: str, algorithm: 
     _print(report if options["as_json"] else text, as_json=options["as_json"])
 
 
+def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
+    """Names and values of texts such as all_reduce=ring.
+
+    >>> _pairs("--algorithm", ("all_reduce=ring",))
+    {'all_reduce': 'ring'}
+    """
+    for text in texts:
+        if not all(text.partition("=")):
+            raise click.UsageError(f"{option} {text}: not KIND=NAME, such as all_reduce=ring")
+    return {name: value for name, _, value in (text.partition("=") for text in texts)}
+
+
 def _numbers(text: str) -> list[int]:
     """The numbers of a text such as 0-7,16.
 
@@ -170,7 +184,7 @@ def validate_collectives(data: str | None, out: str | None, as_json: bool) -> No
     _check_writable(out)
     rows, summary = collectives.validate(data)
     if out is not None:
-        rows.to_csv(out, index=False)
+        rows.drop(columns="measured").rename(columns=collectives.SECONDS).to_csv(out, index=False)
     _print(summary if as_json else collectives.text(summary), as_json=as_json)
 
 

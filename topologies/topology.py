@@ -69,6 +69,9 @@ class Topology:
     def __repr__(self) -> str:
         return f"<Topology {self.name}: {self.size} devices, {len(self._routing.links)} directed links>"
 
+    def __str__(self) -> str:
+        return f"{self.name}: {self.description}"
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(getattr(self, each.name) for each in dataclasses.fields(self) if each.name != "cache")
 

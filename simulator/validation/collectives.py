@@ -1,7 +1,7 @@
 """Collective operations as measured and published, against what the network model makes of them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -73,12 +73,16 @@ UNSTATED = "roce"
 """What an unstated network of stated cards is taken for."""
 
 SIZE_BANDS = {
-    "up to 64 KiB": 2**16,
-    "up to 1 MiB": 2**20,
-    "up to 64 MiB": 2**26,
-    "below 1 GiB": 2**30 - 1,
-    "from 1 GiB": math.inf,
+    "<= 64 KiB": 2**16,
+    "<= 1 MiB": 2**20,
+    "<= 64 MiB": 2**26,
+    "< 1 GiB": 2**30 - 1,
+    ">= 1 GiB": math.inf,
 }
+
+
+SECONDS = {"predicted": "predicted_seconds", "predicted_without_series": "predicted_without_series_seconds"}
+"""Columns of times as a file has them, units in their names."""
 
 
 class LeftOutError(ValueError):
@@ -96,6 +100,7 @@ class Case:
     collective: Collective
     measured: float
     activities: tuple[Activity, ...]
+    assumed: tuple[str, ...] = ()
 
     @property
     def fastest(self) -> Activity:
@@ -141,7 +146,20 @@ def case(number: int, row: dict[str, Any]) -> Case:
         activities = collectives.considered(collective, ranks[None], topology, algorithm)
     except ValueError as error:
         raise LeftOutError(f"no such algorithm there: {error}") from None
-    return Case(number, row["series"], topology, ranks, collective, float(row["time_seconds"]), tuple(activities))
+    measured = float(row["time_seconds"])
+    return Case(number, row["series"], topology, ranks, collective, measured, tuple(activities), tuple(_assumed(row)))
+
+
+def _assumed(row: dict[str, Any]) -> Iterator[str]:
+    """What a row leaves open, and how it was taken."""
+    if KINDS[row["collective"]] != row["collective"]:
+        yield f"{row['collective']} is an {KINDS[row['collective']]} of its bytes"
+    if row["fabric"] == "unstated":
+        yield f"the network is {UNSTATED}"
+    if not isinstance(row["algorithm"], str):
+        yield "the fastest algorithm was chosen"
+    if row["gpus"] > row["nodes"] > 1 and row["nics_per_node"] < row["gpus"] / row["nodes"]:
+        yield "neighbouring accelerators share a card"
 
 
 def _check_worth(row: dict[str, Any]) -> None:
@@ -213,11 +231,14 @@ def _built(text: str) -> Topology:
 def compare(frame: pd.DataFrame, found: Sequence[Case], left_out: dict[int, str]) -> pd.DataFrame:
     """Each row with its prediction, or why it has none; `left_out` is empty for those compared."""
     rows = frame.assign(row=np.arange(len(frame)), measured=frame["time_seconds"], predicted=np.nan)
-    rows = rows.assign(predicted_algorithm="", topology="", left_out=[left_out.get(each, "") for each in rows["row"]])
+    rows = rows.assign(
+        predicted_algorithm="", topology="", assumed="", left_out=[left_out.get(each, "") for each in rows["row"]]
+    )
     for each in found:
         best = each.fastest
         rows.loc[each.row, "predicted"] = float(best.seconds(each.topology)[0])
-        rows.loc[each.row, ["predicted_algorithm", "topology"]] = best.algorithm, each.topology.name
+        words = best.algorithm, each.topology.name, "; ".join(each.assumed)
+        rows.loc[each.row, ["predicted_algorithm", "topology", "assumed"]] = words
     return rows.assign(error=rows["predicted"] / rows["measured"] - 1.0)
 
 
