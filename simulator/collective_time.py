@@ -84,7 +84,7 @@ def time_collective(
     topology = topologies.build(topology) if isinstance(topology, str) else topology
     if kind not in collectives.KINDS:
         raise ValueError(unknown("kind of collective", kind, collectives.KINDS))
-    if not isinstance(bytes, Real) or not 0 < bytes < float("inf"):
+    if isinstance(bytes, bool) or not isinstance(bytes, Real) or not 0 < bytes < float("inf"):
         raise ValueError(f"bytes={bytes}: a collective moves more than 0 bytes, and finitely many")
     members = _members(kind, ranks, topology)
     op = Collective(name=kind, stream="", kind=kind, axes=("ranks",), bytes=float(bytes))
@@ -95,6 +95,10 @@ def time_collective(
 
 def _members(kind: str, ranks: Iterable[int], topology: Topology) -> Ints:
     """The ranks, if they are two or more different ones of the topology."""
+    if not isinstance(ranks, Iterable):
+        raise ValueError(  # noqa: TRY004
+            f"ranks={ranks!r}: a collective takes several, such as range(8)"
+        )
     members = topology.ranks(list(ranks))
     if len(members) < 2:
         raise ValueError(f"{kind} among {len(members)} ranks; a collective takes 2 or more")

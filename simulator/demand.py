@@ -138,4 +138,4 @@ def _achievable_bandwidth(topology: Topology) -> Floats:
 
 def precedence(kind: str) -> int:
     """Which kind of a route decides what its steps cost: networks before scale-up links before ideal ones."""
-    return 2 if kind in NETWORK else int(bool(published().keys(kind, "")))
+    return 2 if kind in NETWORK else int(published().known(kind))

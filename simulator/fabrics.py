@@ -36,7 +36,7 @@ class Fabric:
     """What a library reaches on one kind of link, with either of two protocols; the faster one is taken.
 
     Bulk: `share` of the line rate (`pair_share` for messages between all pairs, `lone_share` for a single stream,
-    `in_switch_share` where switches reduce, 0 where they cannot), after `launch` and `setup`, with `step` for each step
+    `in_switch_share` where switches reduce), after `launch` and `setup`, with `step` for each step
     in turn. The rate is reached with the time constant `ramp` a pass (`in_switch_ramp` where switches reduce), plus
     `fill` for every step across a network, whose pipeline has to fill. Low latency: neither set-up nor ramp,
     `low_latency_step` a step, at `low_latency_share` of the bulk rate. Times in seconds; `sm_share` is the share of an
@@ -108,18 +108,24 @@ class Fabrics:
         }
         if (*own, "lone_share") not in self.values:
             places["lone_share"] = places["pair_share"]
-        if kind not in NETWORK and (*own, "in_switch_share") not in self.values:
-            del places["in_switch_share"]
         return places
+
+    def known(self, kind: str) -> bool:
+        """Whether the file says something of a kind of link; others are ideal."""
+        return bool(self.keys(kind, ""))
+
+    def reduces(self, kind: str, accelerator: str) -> bool:
+        """Whether a switch between links of a kind can reduce for an accelerator; ideal ones can."""
+        place = self.keys(kind, accelerator).get("in_switch_share")
+        return place is None or (kind in SCALE_UP and place[2] == "in_switch_share")
 
     def fabric(self, kind: str, accelerator: str) -> Fabric:
         """The constants of a kind of link as an accelerator's library uses it."""
         if (kind, accelerator) not in self.cache:
             places = self.keys(kind, accelerator)
             found = {name: self.values[place] for name, place in places.items()}
-            if places:
-                found = {"in_switch_share": 0.0, "sm_share": SM_SHARES.get(kind, 0.0), **found}
-            self.cache[kind, accelerator] = Fabric(**found)
+            sm_share = SM_SHARES.get(kind, 0.0) if places else 0.0
+            self.cache[kind, accelerator] = Fabric(**found, sm_share=sm_share)
         return self.cache[kind, accelerator]
 
 

@@ -46,6 +46,11 @@ class Sharing:
             self._alone[key] = Alone(rate, {link: rate * _load(weights) for link, weights in short.items()})
         return self._alone[key]
 
+    def single(self, stretch: Stretch) -> float:
+        """The rate of one transfer of a class when not even the others of its class are there."""
+        shares = (self._capacities[link] / weight for link, found in stretch.loads.items() for weight, _ in found)
+        return min([stretch.rate_cap, *shares])
+
     def rates(self, flows: Sequence[tuple[Stretch, float]]) -> dict[tuple[Stretch, float], float]:
         """Fair rates of flows that meet; equal flows have equal rates."""
         key = frozenset(flows) if len(set(flows)) == len(flows) else frozenset(Counter(flows).items())

@@ -185,9 +185,9 @@ class UnsharedNetwork:
         self, stretch: Stretch, priority: float, left: float, arrived: Callable[[], None], delay: float = 0.0
     ) -> Flow:
         """Send `left` bytes of a stretch on their way, as if nothing else did."""
-        alone = self._sharing.alone(stretch, priority)
-        flow = Flow((stretch, priority), alone, self._environment.now + delay, arrived)
-        flow.progress = Progress(self._environment, left, alone.rate, delay)
+        rate = self._sharing.single(stretch)
+        flow = Flow((stretch, priority), Alone(rate, {}), self._environment.now + delay, arrived)
+        flow.progress = Progress(self._environment, left, rate, delay)
         flow.progress.event.callbacks.append(lambda _: arrived())
         return flow
 

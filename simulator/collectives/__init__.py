@@ -78,7 +78,7 @@ def candidates(kind: str, groups: Groups, ranks: Ints, topology: Topology) -> It
 
     Reduction in switches is considered where the hardware is known for it; direct exchange, where there is no switch.
     """
-    from simulator.collectives import in_switch_tree, torus
+    from simulator.collectives import direct, in_switch_tree, torus
 
     everyone = np.arange(len(ranks))
     if kind not in KINDS:
@@ -87,7 +87,8 @@ def candidates(kind: str, groups: Groups, ranks: Ints, topology: Topology) -> It
         yield everyone, ("send_receive" if kind == "send_receive" else "broadcast",)
     elif kind == "all_to_all":
         railed = len(groups.counts) > 1 and groups.even and groups.counts[0] > 1
-        yield everyone, ("pairwise", "rail_local") if railed else ("pairwise",)
+        few = ranks.shape[1] <= direct.MOST_MEMBERS
+        yield everyone, (*(("pairwise",) if few or not railed else ()), *(("rail_local",) if railed else ()))
     elif torus.box(ranks, topology) is not None:
         yield everyone, ("torus",)
     elif len(groups.counts) == 1:

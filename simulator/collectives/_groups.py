@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives._messages import Messages
-from simulator.demand import Ints, accelerators
+from simulator.demand import Ints, accelerators, chips
 from simulator.fabrics import published
 from topologies import Topology
 
@@ -70,10 +70,10 @@ class Groups:
         return self.members[:, places[:, 0]], self.members[:, places[:, 1]]
 
     def _walk(self, host: int, channel: Ints) -> Ints:
-        """A zigzag through a host from the member of each channel, (channels, members of the host)."""
+        """A zigzag through a host from the member of each channel, (channels, members); a single one goes straight."""
         count, first = self.counts[host], sum(self.counts[:host])
         turn = np.arange(count)
-        step = np.where(turn % 2, (turn + 1) // 2, -(turn // 2))
+        step = np.where(turn % 2, (turn + 1) // 2, -(turn // 2)) if self.channels > 1 else turn
         return first + (channel[:, None] + step) % count
 
 
@@ -133,13 +133,12 @@ def one_switch(ranks: Ints, topology: Topology) -> Bools:
 def reduces_in_switch(ranks: Ints, topology: Topology, *, ideal: bool = True) -> Bools:
     """Which groups hang below a single switch that can reduce for all of them; `ideal` ones can if they are to."""
     below, code = _switched(ranks, topology)
-    chips = accelerators(topology)
-    able = [
-        all(published().fabric(kind, chip).in_switch_share > 0 for chip in chips)
-        and (ideal or bool(published().keys(kind, chips[0])))
-        for kind in topology.links.kinds
+    table = [
+        [published().reduces(kind, chip) and (ideal or published().known(kind)) for kind in topology.links.kinds]
+        for chip in accelerators(topology)
     ]
-    return np.asarray(below & np.array(able)[code])
+    able = np.array(table)[:, code] | ~chips(topology, ranks)
+    return np.asarray(below & able.all(axis=0))
 
 
 def _switched(ranks: Ints, topology: Topology) -> tuple[Bools, Ints]:

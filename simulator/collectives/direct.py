@@ -18,14 +18,14 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
     if collective.kind not in PASSES:
         raise ValueError(f"direct does not do {collective.kind}; it does {', '.join(PASSES)}")
     passes = PASSES[collective.kind]
-    pairs = all_pairs(passes * collective.bytes / ranks.shape[1], passes, ranks)
+    pairs = all_pairs("direct", passes * collective.bytes / ranks.shape[1], passes, ranks)
     return activity("direct", [phase(topology, ranks, [pairs], passes=passes)], topology)
 
 
-def all_pairs(carried: float, steps: int, ranks: Ints) -> Messages:
+def all_pairs(algorithm: str, carried: float, steps: int, ranks: Ints) -> Messages:
     """A message from every member to every other."""
     members = ranks.shape[1]
     if members > MOST_MEMBERS:
-        raise ValueError(f"messages between all pairs of {members} members; the most is {MOST_MEMBERS}")
+        raise ValueError(f"{algorithm} sends between all pairs of up to {MOST_MEMBERS} members; there are {members}")
     source, destination = np.nonzero(~np.eye(members, dtype=np.bool_))
     return Messages(carried, steps, ranks[:, source], ranks[:, destination])

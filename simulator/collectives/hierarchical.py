@@ -18,6 +18,8 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
     Assumes one ring across hosts per member, through its own card, and that the levels overlap piece by piece, so that
     the slower one decides, whatever the size: their steps add up.
     """
+    if collective.kind not in PASSES:
+        raise ValueError(f"hierarchical does not do {collective.kind}; it does {', '.join(PASSES)}")
     groups = only(ranks, topology)
     if not groups.even or min(groups.counts) < 2 or len(groups.counts) < 2:
         raise ValueError(

@@ -47,7 +47,9 @@ def _merged(size: float, groups: Groups) -> Messages:
 
 
 def _check(across: Messages, topology: Topology) -> None:
-    _, link = topology.routes(across.sources.ravel(), across.destinations.ravel())
+    pair, link = topology.routes(across.sources.ravel(), across.destinations.ravel())
+    if np.bincount(pair).min() < 2:
+        raise ValueError(f"in_network needs switches between hosts; some of {topology.name} are joined without one")
     kinds = {topology.links.kinds[code] for code in np.unique(topology.links.codes[link])}
     unable = sorted(kinds & set(NETWORK) - set(ABLE))
     if unable:

@@ -27,8 +27,8 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
             f"{ranks.shape[1]} members are on {hosts} hosts of {topology.name}"
         )
     members, shape = groups.by_host(), (len(ranks), -1)
-    local = all_pairs(collective.bytes / each, 1, members.reshape(-1, each))
-    rails = all_pairs(collective.bytes / hosts, 1, np.swapaxes(members, 1, 2).reshape(-1, hosts))
+    local = all_pairs("rail_local", collective.bytes / each, 1, members.reshape(-1, each))
+    rails = all_pairs("rail_local", collective.bytes / hosts, 1, np.swapaxes(members, 1, 2).reshape(-1, hosts))
     legs = [
         Messages(leg.carried, 1, leg.sources.reshape(shape), leg.destinations.reshape(shape)) for leg in (local, rails)
     ]

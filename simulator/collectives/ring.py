@@ -25,7 +25,7 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
 def edges(kind: str, size: float, groups: Groups) -> Messages:
     """What every member sends its successors when rings move a buffer of `size` bytes."""
     if kind not in PASSES:
-        raise ValueError(f"a ring does not do {kind}; it does {', '.join(PASSES)}")
+        raise ValueError(f"ring does not do {kind}; it does {', '.join(PASSES)}")
     members, order = groups.members.shape[1], groups.rings()
     steps = PASSES[kind] * (members - 1)
     sources = groups.members[:, order]

@@ -18,7 +18,7 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
     a card of its own; inside a host a chain leads to that card.
     """
     if collective.kind != "all_reduce":
-        raise ValueError(f"trees do not do {collective.kind}; they do all_reduce")
+        raise ValueError(f"tree does not do {collective.kind}; it does all_reduce")
     groups = only(ranks, topology)
     messages = [chains(collective.bytes, groups)]
     if len(groups.counts) > 1:
