@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from simulator.collective_time import CollectiveTime as CollectiveTime
     from simulator.collective_time import time_collective as time_collective
     from simulator.deadlock import DeadlockError as DeadlockError
+    from simulator.placements import placement as placement
     from simulator.result import Result as Result
     from simulator.schedule_replay import replay_schedule as replay_schedule
     from simulator.simulation import simulate as simulate
@@ -19,13 +20,23 @@ _HOMES = {
     "CollectiveTime": "simulator.collective_time",
     "DeadlockError": "simulator.deadlock",
     "Result": "simulator.result",
+    "placement": "simulator.placements",
     "replay_schedule": "simulator.schedule_replay",
     "simulate": "simulator.simulation",
     "sweep": "simulator.sweeps",
     "time_collective": "simulator.collective_time",
 }
 
-__all__ = ["CollectiveTime", "DeadlockError", "Result", "replay_schedule", "simulate", "sweep", "time_collective"]
+__all__ = [
+    "CollectiveTime",
+    "DeadlockError",
+    "Result",
+    "placement",
+    "replay_schedule",
+    "simulate",
+    "sweep",
+    "time_collective",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -29,12 +29,12 @@ def axis_of(op: Op) -> str:
     return "×".join(axes_of(op))
 
 
-def account(script: Script, recording: Recording) -> Account:
+def account(script: Script, recording: Recording, *, to_end: bool = True) -> Account:
     """Go through what a rank's compute stream did, explaining every gap by what it waited for.
 
-    A rank that has nothing left to compute still waits for what it communicates.
+    A rank that has nothing left to compute still waits for what it communicates; without `to_end` that is left open.
     """
-    return _Accountant(script, recording).close()
+    return _Accountant(script, recording).close(to_end=to_end)
 
 
 @dataclass(slots=True)
@@ -55,11 +55,13 @@ class _Accountant:
         self._found: dict[Place, OpRecord] = {}
         self._before: dict[Place, OpRecord] = {}
         self._runs: dict[Template, _Runs] = {}
+        self._ends: list[OpRecord] = []
+        self._indexed = False
         self._sent: list[OpRecord] | None = None
         self._is_action = [replay.block.kind in ACTIONS for replay in script.rank_class.order]
 
-    def close(self) -> Account:
-        """The rank's account."""
+    def close(self, *, to_end: bool) -> Account:
+        """The rank's account, up to the end of its last op or of the last one on the compute stream."""
         account, cursor = self._account, 0.0
         for record in self._recording.compute:
             if record.start > cursor:
@@ -67,6 +69,7 @@ class _Accountant:
             cursor = record.end
             if isinstance(record, RunRecord):
                 self._tally(record)
+                cursor -= record.template.tail
             elif record.ready.address is None:
                 account.compute += record.end - record.start
             else:
@@ -74,12 +77,12 @@ class _Accountant:
                 continue
             if self._is_action[record.position]:
                 account.begins = min(account.begins, record.start)
-                account.ends = record.end
+                account.ends = cursor
         self._close_runs()
-        beside = max(self._recording.beside, key=lambda record: record.end, default=None)
-        if beside is not None and beside.end > cursor:
-            self._explain(beside, cursor, beside.end)
-            cursor = beside.end
+        last = max([*self._recording.beside, *self._ends], key=lambda record: record.end, default=None)
+        if to_end and last is not None and last.end > cursor:
+            self._explain(last, cursor, last.end)
+            cursor = last.end
         account.last = cursor
         return account
 
@@ -89,6 +92,11 @@ class _Accountant:
         runs.count += 1
         runs.seconds += record.end - record.start
         runs.late += record.late
+        self._ends = [
+            OpRecord(record.position, ready, record.end - start, record.end - began, record.end - end)
+            for ready, start, began, end in record.template.trailing
+        ]
+        self._index(self._ends)
 
     def _close_runs(self) -> None:
         """Book every template's account as often as it occurred, and what its kernels took longer."""
@@ -153,16 +161,17 @@ class _Accountant:
 
     def _latest(self, places: Iterable[Place], before: Place | None = None) -> OpRecord | None:
         """The last to end of some ops, and of the op that preceded `before` in its stream."""
-        if not self._found:
-            self._index()
+        if not self._indexed:
+            self._indexed = True
+            self._index(self._recording.ops)
         found = [self._found[place] for place in places if place != before and place in self._found]
         if before is not None and before in self._before:
             found.append(self._before[before])
         return max(found, key=lambda record: record.end, default=None)
 
-    def _index(self) -> None:
+    def _index(self, records: Iterable[OpRecord]) -> None:
         latest: dict[str, OpRecord] = {}
-        for record in self._recording.ops:
+        for record in records:
             place = record.position, record.ready.place
             self._found[place] = record
             stream = record.ready.op.stream

@@ -7,11 +7,11 @@ call. Arrays over groups have shape (groups,); a phase's crossings are rows (gro
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from simulator.demand import Demand, Floats, Ints, achievable_bandwidth
+from simulator.demand import Demand, Floats, Ints, achievable_bandwidth, constants, price
+from simulator.fabrics import published
 from topologies import Topology
-
-TRIFLE = 1e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,28 +33,20 @@ class Phase:
 
     def seconds(self, bandwidth: Floats) -> Floats:
         """Time of each group when nothing else uses its links, given every link's bandwidth."""
-        return self.latency + self.flowing(bandwidth)
-
-    def flowing(self, bandwidth: Floats) -> Floats:
-        """The part of that time in which bytes are on the links."""
         rate = self.rate_cap.copy()
         np.minimum.at(rate, self.group, bandwidth[self.link] / self.weight)
-        return self.work / rate
+        return self.latency + self.work / rate
 
-    def without_trifles(self, bandwidth: Floats) -> "Phase":
-        """The same phase, in which groups whose bytes hardly count beside their latency load no link.
-
-        Assumes that bytes which take less than a thousandth of a phase's latency are in nobody's way.
-        """
-        flowing = self.flowing(bandwidth)
-        trifling = (flowing > 0) & (flowing < TRIFLE * self.latency)
-        if not trifling.any():
-            return self
-        kept = ~trifling[self.group]
+    def as_latency(self, topology: Topology) -> "Phase":
+        """The same phase without the bytes of groups that a known fabric joins; on ideal links they may be all."""
+        known = np.array([published().known(kind) for kind in topology.links.kinds])
+        real: npt.NDArray[np.bool_] = np.any(self.demand.steps[:, known] > 0, axis=1)
+        empty, kept = replace(self.demand, line_seconds=0.0 * self.demand.line_seconds), ~real[self.group]
         return replace(
             self,
-            latency=self.latency + np.where(trifling, flowing, 0.0),
-            work=np.where(trifling, 0.0, self.work),
+            latency=np.where(real, price(empty, constants(topology, empty.chips)).latency, self.latency),
+            work=np.where(real, 0.0, self.work),
+            rate_cap=np.where(real, np.inf, self.rate_cap),
             **{name: getattr(self, name)[kept] for name in ("group", "link", "weight")},
         )
 
@@ -77,7 +69,9 @@ class Activity:
         bandwidth = achievable_bandwidth(topology)
         return np.asarray(sum(phase.seconds(bandwidth) for phase in self.phases))
 
-    def without_trifles(self, topology: Topology) -> "Activity":
-        """The same activity, in which bytes that hardly count beside the latency load no link."""
-        bandwidth = achievable_bandwidth(topology)
-        return replace(self, phases=tuple(phase.without_trifles(bandwidth) for phase in self.phases))
+    def as_latency(self, topology: Topology) -> "Activity":
+        """The same activity of a few numbers, as latency alone.
+
+        Assumes that a few numbers take no time on the links of real fabrics, and are in nobody's way there.
+        """
+        return replace(self, phases=tuple(phase.as_latency(topology) for phase in self.phases))

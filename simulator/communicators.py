@@ -19,6 +19,8 @@ from workloads.ops import P2P, Collective
 from workloads.program import Program
 
 Bools = npt.NDArray[np.bool_]
+SCALARS = 64
+"""Bytes of a handful of numbers, such as the norm of all gradients."""
 Usage = dict[Slot, dict[Payload, Bools]]
 """Which payloads each slot carries: for every order of the program, whether its ranks send that."""
 
@@ -54,7 +56,7 @@ class Batches:
         for groups, activity in collectives.choose(op, ranks[carrying], topology, algorithm):
             batch[carrying[groups]] = len(batches)
             row[carrying[groups]] = np.arange(len(groups))
-            batches.append(activity.without_trifles(topology))
+            batches.append(activity if op.bytes > SCALARS else activity.as_latency(topology))
         return cls(tuple(batches), batch, row)
 
     def colours(self) -> Hashes:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from simulator import placements, traffic
 from simulator.timeline import per_rank
 from topologies.plugins import unknown
 
@@ -81,12 +82,27 @@ def collectives(result: "Result") -> pd.DataFrame:
 
 
 def links(result: "Result") -> pd.DataFrame:
-    """One row per link class: what it is, the bytes that crossed it, and its mean use over the step."""
+    """One row per link class: what it is, the bytes that crossed it, its mean use over the step, and who crossed it.
+
+    `peak_flows` is the most transfers that were on the link at one instant, each from when its bytes start to flow
+    until they are there; `crossed_by` are the mesh axes of those transfers, joined by blanks; `degraded` is the factor
+    on the link's bandwidth, 1.0 if it is sound. With `detail="actions"`, transfers inside an action count when they
+    would have been on the wire had nobody met them. What is latency alone, such as a reduction of a few numbers, loads
+    no link: neither its bytes nor it is counted.
+
+    >>> from simulator import simulate
+    >>> from workloads import TrainingStep
+    >>> step = TrainingStep("llama3_8b,layers=2", "dp=2 tp=4", batch=2, sequence=2048)
+    >>> frame = links(simulate(step, "dgx_h100"))
+    >>> frame[["kind", "peak_flows", "crossed_by", "degraded"]].values.tolist()[0]
+    ['nvlink', 2, 'dp tp', 1.0]
+    """
     quotient, topology = result.timeline.quotient, result.topology
     representatives = quotient.partition.link_representatives
     carried = result.timeline.link_bytes
     bandwidth = topology.links.bandwidth[representatives]
     ends = [topology.links.ends[link] for link in representatives]
+    crowds = traffic.crowds(result.timeline)
     return pd.DataFrame(
         {
             "link": representatives,
@@ -97,8 +113,16 @@ def links(result: "Result") -> pd.DataFrame:
             "bandwidth_bytes_per_second": bandwidth,
             "carried_bytes": carried,
             "busy_share": carried / bandwidth / result.step_time if result.step_time else 0.0 * carried,
+            "peak_flows": traffic.peaks(result.timeline, crowds),
+            "crossed_by": traffic.axes(result.timeline, crowds),
+            "degraded": [float(topology.link_factors.get(end, 1.0)) for end in ends],
         }
     )
+
+
+def placement(result: "Result") -> pd.DataFrame:
+    """One row per axis of the plan and level of the cluster that its groups reach: see `simulator.placement`."""
+    return placements.frame(result.places)
 
 
 FRAMES: dict[str, Callable[["Result"], pd.DataFrame]] = {
@@ -108,6 +132,7 @@ FRAMES: dict[str, Callable[["Result"], pd.DataFrame]] = {
     "memory": memory,
     "collectives": collectives,
     "links": links,
+    "placement": placement,
 }
 
 

@@ -12,7 +12,7 @@ from simulator.engine import Engine
 from simulator.quotient import Quotient, RankClass
 from simulator.runs import COMPUTE
 from simulator.script import Script
-from simulator.template import Template
+from simulator.template import Template, Trailing
 
 
 def rehearse(
@@ -58,6 +58,7 @@ def template(engine: Engine, rank_class: RankClass, run: Run) -> Template | None
     length = max(awaited, default=0.0)
     if any(record.end > length for record in ordered) or any(records[place].end < length for place in run.closing):
         return None
+    booked = account(state.script, state.recording, to_end=False)
     serial = all(after.start >= before.end for before, after in itertools.pairwise(ordered))
     return Template(
         starts=np.array([each.start for each in ordered]),
@@ -67,7 +68,12 @@ def template(engine: Engine, rank_class: RankClass, run: Run) -> Template | None
         last_launch=float(run.ops[-1].place - run.ops[0].place),
         length=length,
         serial=serial,
-        account=account(state.script, state.recording),
+        account=booked,
+        trailing=tuple(
+            Trailing(each.ready, length - each.start, length - each.began, length - each.end)
+            for each in ordered
+            if each.end > booked.last
+        ),
     )
 
 

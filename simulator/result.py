@@ -1,11 +1,12 @@
 """What a simulated step cost, and why: metrics, frames, pictures, traces and comparisons."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from simulator import summary
+from simulator.placements import Placed, places
 from simulator.timeline import Timeline, per_rank
 from topologies import Topology
 from workloads.program import Program
@@ -147,13 +148,23 @@ class Result:
             for rank_class in self.timeline.quotient.rank_classes
         }
 
-    @property
+    @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know about the plan."""
-        return self.program.warnings
+        """What the user should know: about the plan, and which degraded links make no difference."""
+        return (*self.program.warnings, *self._idle_degradations())
+
+    @cached_property
+    def places(self) -> tuple[Placed, ...]:
+        """Which level of the cluster the groups of each axis cross."""
+        return places(self.program.mesh, self.topology)
+
+    @property
+    def placement(self) -> "pandas.DataFrame":
+        """Which level of the cluster the groups of each axis cross, as a frame: see `simulator.placement`."""
+        return self.to_frame("placement")
 
     def to_frame(self, name: str, *, expand: bool = False) -> "pandas.DataFrame":
-        """A pandas frame: spans, actions, ranks, links, memory or collectives.
+        """A pandas frame: spans, actions, ranks, memory, collectives, links or placement.
 
         Rows stand for the representatives of rank classes (`ranks_in_class`); `expand=True` gives every rank.
         """
@@ -187,3 +198,13 @@ class Result:
         accelerators = self.topology.accelerators
         peaks = {each: each.peak(self.program.precision) for each in dict.fromkeys(accelerators)}
         return self.step_time * sum(peaks[each] * accelerators.count(each) for each in peaks)
+
+    def _idle_degradations(self) -> Iterator[str]:
+        """A line for each degraded link that nothing crosses."""
+        weak = {edge for edge, factor in self.topology.link_factors.items() if factor < 1}
+        if not weak:
+            return
+        carried, classes = self.timeline.link_bytes, self.timeline.quotient.partition.links
+        for link, edge in enumerate(self.topology.links.ends):
+            if edge in weak and not carried[classes[link]]:
+                yield f"{edge[0]}->{edge[1]} is degraded, but nothing crosses it in this run"

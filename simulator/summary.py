@@ -1,9 +1,11 @@
 """A result in words: the table that is printed, and the same in HTML."""
 
 import html as markup
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from simulator.placements import words
 from topologies.units import GIGA, MICRO, MILLI, TERA
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ def verdict(result: "Result") -> str:
 
 def _rows(result: "Result") -> Iterator[Row]:
     yield "step time", seconds(result.step_time)
-    yield "ranks", f"{result.topology.size:,} in {result.rank_classes} classes"
+    yield "ranks", f"{result.topology.size:,} in {result.rank_classes} class{'es' * (result.rank_classes != 1)}"
     if result.program.tokens:
         each = result.tokens_per_second / result.topology.size
         yield "tokens/s", f"{result.tokens_per_second:,.0f} ({each:,.1f} per accelerator)"
@@ -77,6 +79,8 @@ def _rows(result: "Result") -> Iterator[Row]:
     for name, value in result.mean_seconds.items():
         label = name.removesuffix("_seconds").replace("exposed_", "exposed ")
         yield f"· {label}", f"{seconds(value)} ({value / result.step_time if result.step_time else 0.0:.1%})"
+    if any(math.isfinite(each.narrowest) for each in result.places):
+        yield "placement", words(result.places)
     if any(result.memory):
         yield "memory", verdict(result)
     for warning in result.warnings:

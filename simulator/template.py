@@ -1,11 +1,22 @@
 """The template of a run: how it goes when nothing foreign meets it."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from simulator.account import Account
+from simulator.blocks import ReadyOp
 from simulator.demand import Floats
+
+
+class Trailing(NamedTuple):
+    """An op of a run that goes on when the compute stream has run its last kernel; seconds before the run's end."""
+
+    ready: ReadyOp
+    start: float
+    began: float
+    end: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -14,7 +25,8 @@ class Template:
 
     `starts`, `began`, `ends` and `launches` (how many launches after the first op's) are in the order of the
     run's ops. `length` is when the compute stream goes on. `serial`: each op starts when the one before has
-    ended, so that waiting for the host delays all that follow.
+    ended, so that waiting for the host delays all that follow. The `account` goes up to the end of the last op on the
+    compute stream; `trailing` are ops that end after that.
     """
 
     starts: Floats
@@ -25,6 +37,12 @@ class Template:
     length: float
     serial: bool
     account: Account
+    trailing: tuple[Trailing, ...]
+
+    @property
+    def tail(self) -> float:
+        """Seconds at the end in which the compute stream runs nothing any more."""
+        return self.length - self.account.last
 
     def delays(self, lead: float, interval: float) -> Floats:
         """How late each op is if the host launched the first one `lead` seconds after the run's start."""

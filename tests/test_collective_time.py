@@ -105,14 +105,20 @@ def test_every_size_has_a_time_that_grows_with_it(algorithm, cluster):
 
 
 @pytest.mark.parametrize("cluster", ["dgx_h100,nodes=2", "full_mesh", "dgx_a100,nodes=2"])
-def test_trifles_load_no_link_and_take_as_long(cluster):
-    """4 bytes cost latency alone, and the same time; 1 GiB loads the links as before."""
+def test_a_few_numbers_are_latency_alone(cluster):
+    """8 bytes on a real fabric load no link, and take as long but for their nanoseconds there."""
     topology = topologies.build(cluster)
-    for size, loads in ((4.0, False), (float(GIBI), True)):
-        whole = timed("all_reduce", size, topology).activity
-        light = whole.without_trifles(topology)
-        assert light.seconds(topology) == exactly(whole.seconds(topology))
-        assert bytes_on_links(light, topology).any() == loads
+    whole = timed("all_reduce", 8.0, topology).activity
+    light = whole.as_latency(topology)
+    assert light.seconds(topology) == pytest.approx(whole.seconds(topology), rel=1e-3)
+    assert bytes_on_links(whole, topology).any()
+    assert not bytes_on_links(light, topology).any()
+
+
+def test_on_ideal_links_a_few_numbers_are_bytes():
+    topology = flat(4, bandwidth=1.0)
+    whole = timed("all_reduce", 8.0, topology).activity
+    assert whole.as_latency(topology).seconds(topology) == whole.seconds(topology) == exactly(2 * 3 / 4 * 8.0)
 
 
 def test_65536_bytes_have_a_time():

@@ -55,6 +55,11 @@ def times(result):
     return frame[["start_seconds", "began_seconds", "end_seconds"]].to_numpy()
 
 
+def accounts(result):
+    """Where each rank's time went."""
+    return result.to_frame("ranks", expand=True).filter(regex="_seconds$").sort_index(axis=1).to_numpy()
+
+
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_folding_and_short_cuts_change_nothing(data):
@@ -65,6 +70,38 @@ def test_folding_and_short_cuts_change_nothing(data):
     assert np.array_equal(times(folded), times(unfolded))
     short = simulate(step, cluster)
     assert times(short) == pytest.approx(times(folded), rel=1e-9, abs=1e-12)
+    assert accounts(short) == pytest.approx(accounts(folded), rel=1e-9, abs=1e-9 * folded.step_time)
+
+
+FAMILIES = (
+    "fat_tree,nodes={nodes},nodes_per_leaf=1,routing=ecmp",
+    "rail_optimized,nodes={nodes}",
+    "rail_optimized,nodes={nodes},nodes_per_unit=1,pxn=off,oversubscription=3",
+    "hpn,nodes={nodes}",
+    "full_mesh,nodes={nodes},accelerator=mi300x",
+    "torus,shape={ranks}x1",
+    "torus,shape=4x{quarter}",
+    "dgx_a100,nodes={nodes},nics=4,oversubscription=2",
+    "ethernet,nodes={nodes}",
+    "gb200_nvl72,racks=2,gpus_per_rack={half}",
+)
+NAMED = ("auto", "ring", "tree", "recursive", "hierarchical", "direct")
+
+
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_folding_is_exact_on_any_network(data):
+    """To the bit, with hash collisions, rails, tori, meshes, shared cards, and any algorithm."""
+    step = TrainingStep(SMALL, data.draw(plans()), batch=16, sequence=256)
+    ranks = step.plan.world_size
+    text = data.draw(st.sampled_from(FAMILIES))
+    cluster = topologies.build(text.format(ranks=ranks, nodes=ranks // 8, half=ranks // 2, quarter=ranks // 4))
+    if data.draw(st.booleans()):
+        cluster = cluster.degrade(link=data.draw(st.sampled_from(cluster.links.ends)), bandwidth=0.5)
+    kinds = dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter"), data.draw(st.sampled_from(NAMED)))
+    options = {"algorithms": kinds, "shortcuts": False}
+    folded, unfolded = (simulate(step, cluster, fold=fold, **options) for fold in (True, False))
+    assert np.array_equal(times(folded), times(unfolded))
 
 
 @settings(max_examples=12, deadline=None)

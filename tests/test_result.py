@@ -31,9 +31,20 @@ FRAMES = {
     "ranks": {"rank", "ranks_in_class", "pp", "dp", "tp", "compute_seconds", "bubble_seconds", "memory_bytes"},
     "memory": {"rank", "ranks_in_class", "parameters_bytes", "total_bytes", "usable_bytes", "fits"},
     "collectives": {"axis", "kind", "algorithm", "bytes", "ops", "transfer_seconds", "waited_seconds"},
-    "links": {"link", "links_in_class", "kind", "bandwidth_bytes_per_second", "carried_bytes", "busy_share"},
+    "links": {
+        "link",
+        "links_in_class",
+        "kind",
+        "bandwidth_bytes_per_second",
+        "carried_bytes",
+        "busy_share",
+        "peak_flows",
+        "crossed_by",
+        "degraded",
+    },
+    "placement": {"axis", "degree", "groups", "level", "hosts_per_group", "kinds", "narrowest_bytes_per_second"},
 }
-UNITLESS = {"busy_share", "bytes", "fits"}
+UNITLESS = {"busy_share", "bytes", "fits", "degraded"}
 
 
 @pytest.fixture(scope="module")
@@ -217,3 +228,13 @@ def test_a_step_that_does_not_fit_still_has_a_time():
     assert result.step_time > 0
     assert not result.memory_fits
     assert "does not fit; the largest row is optimizer" in str(result)
+
+
+def test_a_degraded_link_that_nothing_crosses_is_named():
+    """tp=8 stays on NVLink, so a weak card does not matter; a weak NVLink does."""
+    step = TrainingStep("llama3_8b,layers=1", "tp=8", batch=1, sequence=1024)
+    cluster = topologies.build("dgx_h100").degrade(link=("gpu3", "infiniband0"), bandwidth=0.5)
+    assert simulate(step, cluster).warnings == ("gpu3->infiniband0 is degraded, but nothing crosses it in this run",)
+    assert "gpu3->infiniband0 is degraded" in str(simulate(step, cluster))
+    crossed = topologies.build("dgx_h100").degrade(link=("gpu3", "nvswitch0"), bandwidth=0.5)
+    assert simulate(step, crossed).warnings == ()

@@ -9,20 +9,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-import matplotlib
 import numpy
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.patches import Patch
-from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from simulator.plots import Framed
+from simulator.plots._canvas import framed, new_axes, text_width, time_unit
 
 # Dark or pale, all stay at least 15 CIELAB units apart under protanopia and deuteranopia (Machado et al. 2009) too.
 _ACTIONS = {
@@ -55,7 +53,7 @@ def draw(
     of ranks that are in the result's frames. `window` is the part of the step to show, in seconds. Virtual
     stages of a rank go from dark to pale; the number in a bar is its microbatch, where it fits.
     """
-    view = _View.of(result, ranks, window)
+    view = _View.of(framed("gantt", result), ranks, window)
     if ax is None:
         ax = _new_axes(view)
     _frame(ax, view, result.title)
@@ -66,17 +64,6 @@ def draw(
     _write_microbatches(ax, view)
     _write_subtitle(ax, view, result.step_time)
     return ax
-
-
-def time_unit(span: float) -> tuple[float, str]:
-    """Units per second, and the name, of the unit in which a span of seconds reads best.
-
-    >>> time_unit(5.1), time_unit(0.02), time_unit(3e-5)
-    ((1.0, 's'), (1000.0, 'ms'), (1000000.0, 'µs'))
-    """
-    if span >= 1:
-        return 1.0, "s"
-    return (1e3, "ms") if span >= 1e-3 else (1e6, "µs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,14 +209,9 @@ def _visible(frame: pandas.DataFrame, limits: tuple[float, float], start: str) -
 
 
 def _new_axes(view: _View) -> Axes:
-    """Axes in a figure that grows with the lanes; pyplot knows it only where that is what shows it."""
+    """Axes in a figure that grows with the lanes."""
     lanes = len(view.ranks)
-    size = (14.0, 1.7 + lanes * (0.75 if lanes <= 8 else 0.5))
-    if matplotlib.is_interactive() or "inline" in matplotlib.get_backend():
-        from matplotlib import pyplot
-
-        return pyplot.figure(figsize=size, layout="constrained").add_subplot()
-    return Figure(figsize=size, dpi=140, layout="constrained").add_subplot()
+    return new_axes(14.0, 1.7 + lanes * (0.75 if lanes <= 8 else 0.5))
 
 
 def _frame(ax: Axes, view: _View, title: str) -> None:
@@ -259,7 +241,7 @@ def _write_subtitle(ax: Axes, view: _View, step_time: float) -> None:
         parts.append(f"a lane stands for {counts} ranks")
     above = ax.transAxes + ScaledTranslation(0, 6 / 72, ax.figure.dpi_scale_trans)
     room = ax.figure.bbox.width - ax.get_window_extent().x0
-    while parts and _text_width(ax, " · ".join(parts), 9) > room:
+    while parts and text_width(ax, " · ".join(parts), 9) > room:
         parts.pop()
     ax.text(0, 1, " · ".join(parts), size=9, color="#555555", transform=above, in_layout=False)
 
@@ -349,7 +331,7 @@ def _write_microbatches(ax: Axes, view: _View) -> None:
     rows = view.actions[view.actions["action"].isin(_STAGED)]
     room = _pixels(ax, rows) - 4
     texts = rows["microbatch"].astype(int).astype(str)
-    widths = {size: texts.map({text: _text_width(ax, text, size) for text in texts.unique()}) for size in _SIZES}
+    widths = {size: texts.map({text: text_width(ax, text, size) for text in texts.unique()}) for size in _SIZES}
     size = next((size for size in _SIZES if len(rows) and (widths[size] <= room).mean() > 0.9), _SIZES[-1])
     tall = view.bar_height / len(view.ranks) * ax.get_window_extent().height
     fits = (widths[size] <= room) & (size * ax.figure.dpi / 72 <= tall)
@@ -359,11 +341,6 @@ def _write_microbatches(ax: Axes, view: _View) -> None:
         top, height = view.bar(lane)
         ink = "white" if numpy.dot(colour, (0.299, 0.587, 0.114)) < 0.6 else "#222222"
         ax.text(middle, top + height / 2, text, size=size, color=ink, ha="center", va="center_baseline", clip_on=True)
-
-
-def _text_width(ax: Axes, text: str, size: float) -> float:
-    points = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath=False)[0]
-    return float(points * ax.figure.dpi / 72)
 
 
 def _pixels(ax: Axes, rows: pandas.DataFrame) -> "pandas.Series[float]":

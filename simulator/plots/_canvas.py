@@ -1,0 +1,100 @@
+"""What pictures have in common: figures, titles, units, colours of links, and how to refuse a subject."""
+
+import math
+from typing import TypeGuard
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
+from matplotlib.transforms import ScaledTranslation
+
+from simulator.plots import Framed
+from topologies.units import GIGA
+
+GREY = "#555555"
+DEGRADED = "#D0021B"
+"""The colour of what is degraded; no kind of link has a red."""
+
+_KINDS = {
+    "nvlink": "#2E8B57",
+    "xgmi": "#B5651D",
+    "ici": "#2F5FA8",
+    "neuronlink": "#2F5FA8",
+    "pcie": "#C9A227",
+    "infiniband": "#2F5FA8",
+    "roce": "#2AA5D8",
+    "efa": "#7E57C2",
+    "tcpx": "#5E7FB1",
+    "tcpxo": "#5E7FB1",
+    "slingshot": "#7E57C2",
+    "ethernet": "#8C6D5A",
+    "fabric": "#5B6770",
+    "port": "#2AA5D8",
+}
+_OTHERS = ("#4F7CAC", "#9C6ADE", "#2E8B57", "#C9A227")
+
+
+def framed(plot: str, subject: object) -> Framed:
+    """The subject, if it is a result with frames."""
+    if not _is_framed(subject):
+        raise ValueError(f"{plot} draws a simulated step, not {subject!r}")
+    return subject
+
+
+def _is_framed(subject: object) -> TypeGuard[Framed]:
+    return hasattr(subject, "to_frame")
+
+
+def kind_colour(kind: str) -> str:
+    """The colour of a kind of link, the same in all pictures.
+
+    >>> kind_colour("nvlink") == kind_colour("nvlink") != kind_colour("roce")
+    True
+    """
+    return _KINDS.get(kind) or _OTHERS[sum(kind.encode()) % len(_OTHERS)]
+
+
+def rate(bandwidth: float) -> str:
+    """Bytes/s in words.
+
+    >>> rate(450e9), rate(21.943e12), rate(12.5e6), rate(float("inf"))
+    ('450 GB/s', '21.9 TB/s', '0.0125 GB/s', 'unlimited')
+    """
+    if math.isinf(bandwidth):
+        return "unlimited"
+    return f"{bandwidth / GIGA / 1e3:.3g} TB/s" if bandwidth >= 1e3 * GIGA else f"{bandwidth / GIGA:.3g} GB/s"
+
+
+def time_unit(span: float) -> tuple[float, str]:
+    """Units per second, and the name, of the unit in which a span of seconds reads best.
+
+    >>> time_unit(5.1), time_unit(0.02), time_unit(3e-5)
+    ((1.0, 's'), (1000.0, 'ms'), (1000000.0, 'µs'))
+    """
+    if span >= 1:
+        return 1.0, "s"
+    return (1e3, "ms") if span >= 1e-3 else (1e6, "µs")
+
+
+def new_axes(width: float, height: float) -> Axes:
+    """Axes in a figure of so many inches; pyplot knows it only where that is what shows it."""
+    if matplotlib.is_interactive() or "inline" in matplotlib.get_backend():
+        from matplotlib import pyplot
+
+        return pyplot.figure(figsize=(width, height), layout="constrained").add_subplot()
+    return Figure(figsize=(width, height), dpi=140, layout="constrained").add_subplot()
+
+
+def headline(ax: Axes, title: str, subtitle: str = "") -> None:
+    """A title at the left, and a grey line on how to read the picture beneath it."""
+    ax.set_title(title, loc="left", fontsize=11, pad=20 if subtitle else 8, wrap=True)
+    above = ax.transAxes + ScaledTranslation(0, 6 / 72, ax.figure.dpi_scale_trans)
+    ax.text(0, 1, subtitle, size=9, color=GREY, transform=above, in_layout=False)
+
+
+def text_width(ax: Axes, text: str, size: float) -> float:
+    """Width of a text in pixels."""
+    points = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath=False)[0]
+    return float(points * ax.figure.dpi / 72)
