@@ -136,6 +136,7 @@ def collective(kind: str, size: float, topology: str, *, ranks: str, algorithm: 
         "algbw_bytes_per_second": done.algbw,
         "busbw_bytes_per_second": done.busbw,
         "algorithm": done.algorithm,
+        "warnings": list(cluster.warnings),
     }
     text = "\n".join([done.title, *(f"  {name:<22} {value}" for name, value in report.items())])
     _print(report if options["as_json"] else text, as_json=options["as_json"])

@@ -84,7 +84,10 @@ class Communicator:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quotient:
-    """The system that is replayed, and the partition that made it; `cache` keeps what follows from it."""
+    """The system that is replayed, and the partition that made it; `cache` keeps what follows from it.
+
+    `algorithms` are those that were named, by the kind of collective.
+    """
 
     program: Program
     topology: Topology
@@ -92,6 +95,7 @@ class Quotient:
     communicators: tuple[Communicator, ...]
     capacities: tuple[float, ...]
     partition: Partition
+    algorithms: Mapping[str, str] = field(default_factory=dict)
     cache: dict[str, Any] = field(default_factory=dict)
 
     def stretches(self) -> Iterator[Stretch]:
@@ -124,7 +128,8 @@ def quotient(
         for index, number in enumerate(partition.communicator_representatives)
     )
     capacities = tuple(achievable_bandwidth(topology)[partition.link_representatives].tolist())
-    return Quotient(program, topology, _rank_classes(whole, partition), communicators, capacities, partition)
+    classes = _rank_classes(whole, partition)
+    return Quotient(program, topology, classes, communicators, capacities, partition, algorithms)
 
 
 def _rank_classes(whole: System, partition: Partition) -> tuple[RankClass, ...]:

@@ -150,8 +150,13 @@ class Result:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know: about the plan, and which degraded links make no difference."""
-        return (*self.program.warnings, *self._idle_degradations())
+        """What the user should know: about the plan, and which options and degraded links make no difference."""
+        return (
+            *self.program.warnings,
+            *self.topology.warnings,
+            *self._idle_degradations(),
+            *self._idle_algorithms(),
+        )
 
     @cached_property
     def places(self) -> tuple[Placed, ...]:
@@ -198,6 +203,19 @@ class Result:
         accelerators = self.topology.accelerators
         peaks = {each: each.peak(self.program.precision) for each in dict.fromkeys(accelerators)}
         return self.step_time * sum(peaks[each] * accelerators.count(each) for each in peaks)
+
+    def _idle_algorithms(self) -> Iterator[str]:
+        """Algorithms that were named and never used."""
+        used = {
+            (transfer.payload.kind, transfer.algorithm)
+            for communicator in self.timeline.quotient.communicators
+            for transfer in communicator.transfers.values()
+        }
+        for kind, algorithm in self.timeline.quotient.algorithms.items():
+            if algorithm != "auto" and (kind, algorithm) not in used:
+                fits = any(known == kind for known, _ in used)
+                why = "fits no group" if fits else "there is none in this step"
+                yield f"algorithm {kind}={algorithm} has no effect: {why}"
 
     def _idle_degradations(self) -> Iterator[str]:
         """A line for each degraded link that nothing crosses."""

@@ -238,3 +238,21 @@ def test_a_degraded_link_that_nothing_crosses_is_named():
     assert "gpu3->infiniband0 is degraded" in str(simulate(step, cluster))
     crossed = topologies.build("dgx_h100").degrade(link=("gpu3", "nvswitch0"), bandwidth=0.5)
     assert simulate(step, crossed).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("cluster", "algorithms", "warning"),
+    [
+        ("dgx_h100,transport=efa", {}, "transport=efa has no effect: one node"),
+        ("dgx_h100", {"all_to_all": "pairwise"}, "algorithm all_to_all=pairwise has no effect: there is none in this"),
+        ("dgx_h100", {"all_reduce": "hierarchical"}, "algorithm all_reduce=hierarchical has no effect: fits no group"),
+    ],
+)
+def test_options_without_effect_are_named(cluster, algorithms, warning):
+    step = TrainingStep("llama3_8b,layers=2", "dp=8", batch=8, sequence=1024)
+    assert any(each.startswith(warning) for each in simulate(step, cluster, algorithms=algorithms).warnings)
+
+
+def test_algorithms_with_effect_are_not():
+    step = TrainingStep("llama3_8b,layers=2", "dp=8", batch=8, sequence=1024)
+    assert simulate(step, "dgx_h100", algorithms={"all_reduce": "ring"}).warnings == ()
