@@ -129,7 +129,7 @@ def quotient(
     )
     capacities = tuple(achievable_bandwidth(topology)[partition.link_representatives].tolist())
     classes = _rank_classes(whole, partition)
-    return Quotient(program, topology, classes, communicators, capacities, partition, algorithms)
+    return Quotient(program, topology, classes, communicators, capacities, partition, dict(algorithms))
 
 
 def _rank_classes(whole: System, partition: Partition) -> tuple[RankClass, ...]:

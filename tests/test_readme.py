@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli import main
+from simulator.validation.collectives import validate
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -63,3 +64,22 @@ def test_the_table_of_assumptions_names_every_file_that_assumes():
 @pytest.mark.parametrize("target", sorted(linked(README)))
 def test_links_lead_somewhere(target):
     assert (ROOT / target).exists()
+
+
+def test_the_errors_of_collectives_are_those_of_the_command():
+    summary = validate()[1]
+    unseen = summary["leave_one_series_out"]
+    blocks = {"all": (summary, unseen)} | {
+        name: (block, unseen["size_bands"][name]) for name, block in summary["size_bands"].items()
+    }
+    for name, (block, left_out) in blocks.items():
+        errors = [f"{100 * block[key]:.1f} %" for key in ("median_ape", "p90_ape")]
+        bias = f"{100 * block['bias']:+.1f} %".replace("-", "−")
+        cells = [name, str(block["rows"]), *errors, bias, f"{100 * left_out['median_ape']:.1f} %"]
+        assert f"| {' | '.join(cells)} |" in README
+    text = " ".join(README.split())
+    assert f"{summary['rows']} measured collectives" in text
+    assert f"The other {summary['skipped']} rows are left out" in text
+    assert f"Of the {len(summary['groups'])} kinds of group" in text
+    worst = max(block["median_ape"] for block in summary["groups"].values() if block["rows"] >= 10)
+    assert f"{100 * worst:.0f} % median" in text
