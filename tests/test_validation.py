@@ -11,15 +11,15 @@ import pytest
 
 from simulator import time_collective
 from simulator.fabrics import NETWORK, SCALE_UP, Fabric, published
-from simulator.validation import collectives, report
+from simulator.validation import collectives, measured, report
 from simulator.validation.fit import Model, as_yaml
 
-FRAME = collectives.read()
+FRAME = measured.read()
 
 
 @pytest.fixture(scope="module")
 def found():
-    return collectives.cases(FRAME)
+    return measured.cases(FRAME)
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +90,8 @@ def test_every_row_is_compared_or_left_out_for_a_reason(compared):
     ],
 )
 def test_what_is_left_out(changes, reason):
-    with pytest.raises(collectives.LeftOutError, match=reason):
-        collectives.case(0, row(**changes))
+    with pytest.raises(measured.LeftOutError, match=reason):
+        measured.case(0, row(**changes))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_what_is_left_out(changes, reason):
     ],
 )
 def test_what_a_row_is_rebuilt_as(changes, name):
-    case = collectives.case(0, row(**changes))
+    case = measured.case(0, row(**changes))
     assert name in case.topology.name
     assert len(case.ranks) == row(**changes)["gpus"]
 

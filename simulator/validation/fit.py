@@ -12,7 +12,7 @@ import yaml
 
 from simulator.demand import Demand, Floats, Ints, price
 from simulator.fabrics import Fabric, Fabrics, Key, published
-from simulator.validation.collectives import Case
+from simulator.validation.measured import Case, cases, read
 
 PRIORS: Mapping[str, Mapping[str, float]] = {
     "scale_up": {"low_latency_share": 0.3, "low_latency_step": 0.7e-6, "setup": 10e-6, "step": 1.5e-6},
@@ -36,7 +36,8 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
     "A100 efa": {"share": 0.84},
     "pcie": {"share": 0.7},
 }
-"""Values of microbenchmarks (shared/MODELS.md) towards which a fit is drawn, for a section or an entry of it."""
+"""Towards what a fit is drawn, for a section or an entry of it: shares as nccl-tests logs show them at large sizes, times
+of single steps in microbenchmarks."""
 
 PRIOR_WEIGHT = 0.15
 """Residual of a time that is a factor e off its prior; one of log time counts 1."""
@@ -237,8 +238,6 @@ def as_yaml(fabrics: Fabrics) -> str:
 
 def main() -> None:
     """Print the constants fitted to the package's measurements."""
-    from simulator.validation.collectives import cases, read
-
     model = Model(cases(read())[0], published())
     print(as_yaml(model.fabrics(model.fit(), published())))  # noqa: T201
 
