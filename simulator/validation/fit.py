@@ -36,8 +36,8 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
     "A100 efa": {"share": 0.84},
     "pcie": {"share": 0.7},
 }
-"""Towards what a fit is drawn, for a section or an entry of it: shares as nccl-tests logs show them at large sizes, times
-of single steps in microbenchmarks."""
+"""Towards what a fit is drawn, for a section or an entry of it: shares as nccl-tests logs show them at large sizes,
+times of single steps in microbenchmarks."""
 
 PRIOR_WEIGHT = 0.15
 """Residual of a time that is a factor e off its prior; one of log time counts 1."""
