@@ -3,7 +3,7 @@
 import math
 from typing import Protocol
 
-from simulator.constants import Kernels, kernels
+from simulator.kernels import Kernels, kernels
 from topologies import Accelerator
 from topologies.plugins import unknown
 from workloads.ops import Compute

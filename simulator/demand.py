@@ -24,7 +24,8 @@ class Demand:
     `line_seconds` [G, K] is what the busiest link of each kind takes at its line rate; `steps` [G, K] how many steps in
     turn cross each kind; `hops` [G] the seconds that signals travel in all these steps; `chips` [A, G] tells which
     accelerators take part. The bytes go `passes` times through the group, so often a pipeline fills. `share` names the
-    share of the line rate that counts; `starts` is false for a phase that goes on where another ended.
+    share of the line rate that counts; `starts` is false for a phase that goes on where another ended; without `quick`
+    the low-latency protocol is out of question.
     """
 
     line_seconds: Floats
@@ -34,6 +35,7 @@ class Demand:
     passes: Floats
     share: str = "share"
     starts: bool = True
+    quick: bool = True
 
 
 class Price(NamedTuple):
@@ -70,9 +72,10 @@ def price(demand: Demand, constant: Callable[[str], Floats]) -> Price:
     )
     ramp = ramp * demand.passes + (constant("fill") * demand.steps).sum(axis=1)
     ramped = ramp * -np.expm1(-np.divide(bulk, ramp, out=np.zeros_like(bulk), where=ramp > 0))
-    slow = launch + setup + (constant("step") * demand.steps).sum(axis=1) + ramped
+    step = constant("in_switch_step" if in_switch else "step")
+    slow = launch + setup + (step * demand.steps).sum(axis=1) + ramped
     fast = launch + (constant("low_latency_step") * demand.steps).sum(axis=1)
-    quicker = (fast + quick < slow + bulk) & (not in_switch)
+    quicker = (fast + quick < slow + bulk) & (demand.quick and not in_switch)
     least = np.where(quicker, quick, bulk)
     return Price(demand.hops + np.where(quicker, fast, slow), np.where(least > free, least, 0.0), free)
 

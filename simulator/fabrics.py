@@ -35,17 +35,21 @@ SM_SHARES = {"nvlink": 0.15, "xgmi": 0.15, **dict.fromkeys(NETWORK, 0.02)}
 class Fabric:
     """What a library reaches on one kind of link, with either of two protocols; the faster one is taken.
 
-    Bulk: `share` of the line rate (`pair_share` for messages between all pairs, `lone_share` for a single stream,
-    `in_switch_share` where switches reduce), after `launch` and `setup`, with `step` for each step
-    in turn. The rate is reached with the time constant `ramp` a pass (`in_switch_ramp` where switches reduce), plus
-    `fill` for every step across a network, whose pipeline has to fill. Low latency: neither set-up nor ramp,
-    `low_latency_step` a step, at `low_latency_share` of the bulk rate. Times in seconds; `sm_share` is the share of an
-    accelerator's SMs that its kernels hold.
+    Bulk: a share of the line rate, after `launch` and `setup`, with `step` for each step in turn. The rate is reached
+    with the time constant `ramp` a pass, plus `fill` for every step across a network, whose pipeline has to fill. Low
+    latency: neither set-up nor ramp, `low_latency_step` a step, at `low_latency_share` of the bulk rate: its messages
+    carry flags beside the data, and go through few of the channels.
+
+    The share is `share` where rings or trees go through every card of a host, `lone_share` for a single ring or tree
+    across hosts, `pair_share` for messages between all pairs, `message_share` for a single message, `in_switch_share`
+    where switches reduce, with a ramp and steps across networks of their own. Times in seconds; `sm_share` is the share
+    of an accelerator's SMs that its kernels hold.
     """
 
     share: float = 1.0
     pair_share: float = 1.0
     lone_share: float = 1.0
+    message_share: float = 1.0
     in_switch_share: float = 1.0
     low_latency_share: float = 1.0
     launch: float = 0.0
@@ -54,16 +58,27 @@ class Fabric:
     step: float = 0.0
     ramp: float = 0.0
     in_switch_ramp: float = 0.0
+    in_switch_step: float = 0.0
     fill: float = 0.0
     sm_share: float = 0.0
 
 
 IDEAL = Fabric()
-SHARES = ("share", "pair_share", "lone_share", "in_switch_share", "low_latency_share")
+SHARES = ("share", "pair_share", "lone_share", "message_share", "in_switch_share", "low_latency_share")
 """Constants of which the slowest member of a mixed group has the least; of the times it has the greatest."""
 
-STARTS = ("launch", "ramp", "in_switch_ramp")
+OF_ACCELERATORS = ("launch", "ramp", "in_switch_ramp")
 """Constants that the accelerator gives to all kinds of links."""
+
+SAME_AS = (
+    ("lone_share", "share"),
+    ("pair_share", "share"),
+    ("in_switch_share", "share"),
+    ("message_share", "pair_share"),
+    ("in_switch_ramp", "ramp"),
+    ("in_switch_step", "step"),
+)
+"""Constants that equal another one where the file does not give them."""
 
 Key = tuple[str, str, str]
 """Where a constant stands in the file: (section, entry, name)."""
@@ -101,13 +116,18 @@ class Fabrics:
         if (*own, "share") not in self.values:
             return {}
         places = {
-            **dict.fromkeys(("share", "pair_share", "in_switch_share", "lone_share"), (*own, "share")),
-            **{name: place for name in STARTS if (place := ("accelerators", family, name)) in self.values},
+            **{
+                name: place
+                for each in ("other", family)
+                for name in OF_ACCELERATORS
+                if (place := ("accelerators", each, name)) in self.values
+            },
             **{name: place for name in NAMES if (place := ("shared", role, name)) in self.values},
             **{name: place for name in NAMES if (place := (*own, name)) in self.values},
         }
-        if (*own, "lone_share") not in self.values:
-            places["lone_share"] = places["pair_share"]
+        for name, other in SAME_AS:
+            if name not in places and other in places:
+                places[name] = places[other]
         return places
 
     def known(self, kind: str) -> bool:

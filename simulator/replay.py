@@ -9,9 +9,9 @@ from simulator import deadlock
 from simulator.actions import Actions
 from simulator.blocks import BlockCompiler
 from simulator.compute import ComputeModel
-from simulator.constants import kernels
 from simulator.engine import NETWORKS, Engine
 from simulator.flights import Flights
+from simulator.kernels import kernels
 from simulator.mailbox import channels
 from simulator.network import SharedNetwork
 from simulator.quotient import Quotient

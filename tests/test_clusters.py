@@ -198,9 +198,9 @@ def test_planes_are_balanced(seed, count):
 
 
 def test_hpn_cards_have_a_port_on_each_plane():
-    cluster = topologies.build("hpn", nodes=2)
+    cluster = topologies.build("hpn", nodes=2, routing="ecmp")
     assert [link.bandwidth for *_, link in cluster.graph.edges("gpu0", data="link")] == [200e9, 25e9, 25e9]
-    seeds = [topologies.build("hpn", nodes=2, seed=seed) for seed in range(9)]
+    seeds = [topologies.build("hpn", nodes=2, routing="ecmp", seed=seed) for seed in range(9)]
     assert {stops(cluster, 0, 8)[0] for cluster in seeds} == {"tor0", "tor1"}
 
 
@@ -380,6 +380,9 @@ def test_large_clusters_are_routed_at_once(name):
         ("full_mesh,nics=4", "nics=4 has no effect: one node"),
         ("gb200_nvl72,nic_gbit=800", "nic_gbit=800 has no effect: one rack"),
         ("fat_tree,uplinks=4", "uplinks=4 has no effect: routing=spray hashes nothing"),
+        ("fat_tree,routing=ecmp,seed=3", "routing=ecmp hashes every pair of devices by itself"),
+        ("pcie_box,nics=2", "nics=2 has no effect: one box"),
+        ("rail_optimized,nodes=1,nic_gbit=200", "nic_gbit=200 has no effect: one node"),
         ("hpn,routing=spray,seed=3", "seed=3 has no effect: routing=spray hashes nothing"),
     ],
 )
@@ -388,6 +391,13 @@ def test_options_that_change_nothing_are_named(text, warning):
     assert found.startswith(warning)
 
 
-@pytest.mark.parametrize("text", ["dgx_h100,nodes=2,transport=efa", "fat_tree,routing=ecmp,seed=3", "dgx_h100"])
+@pytest.mark.parametrize("text", ["dgx_h100,nodes=2,transport=efa", "fat_tree,oversubscription=2", "dgx_h100"])
 def test_options_that_count_are_not(text):
     assert topologies.build(text).warnings == ()
+
+
+@pytest.mark.parametrize("nodes", [4, 5, 6, 8, 9])
+def test_a_partly_filled_leaf_has_all_its_uplinks(nodes):
+    """Hashed on parallel uplinks, no pair gets a slower one because its leaf has empty places."""
+    cluster = topologies.build("fat_tree", nodes=nodes, routing="ecmp")
+    assert {link.bandwidth for link in cluster.route(cluster.size - 1, 0)} == {50e9}

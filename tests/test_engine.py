@@ -12,7 +12,7 @@ from random_programs import clusters, plans, play, systems, tree
 import topologies
 from simulator import collectives
 from simulator.compute import FlopsAreSeconds, Roofline
-from simulator.constants import kernels
+from simulator.kernels import kernels
 from simulator.recording import RunRecord
 from simulator.rendezvous import MismatchError
 from workloads.mesh import DeviceMesh

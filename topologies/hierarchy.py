@@ -26,7 +26,8 @@ class Tier:
     what *one device* has of the links up to it, each way: an uplink's bandwidth is the sum over the devices below it,
     so that a partly filled rack or pod keeps its uplinks in proportion; oversubscription r leaves 1/r of the sum. A
     sequence of links, one per device, serves unequal devices. `planes` are parallel switches that share the bandwidth
-    evenly: each pair of devices is hashed on one of them with the `seed`.
+    evenly: each pair of devices is hashed on one of them with the `seed`. Assumes that a partly filled unit still has
+    all of its parallel uplinks, each as fast as those of the fullest unit.
     """
 
     switch: str
@@ -49,6 +50,8 @@ class Tier:
             each = np.array([link.bandwidth for link in self.link])
             firsts = [self.link[device] for device in np.unique(below, return_index=True)[1].tolist()]
         sums = np.bincount(below, each, count) / self.oversubscription / parts
+        if parts > 1:
+            sums[:] = sums.max()
         return _same_shared(firsts, sums.tolist())
 
 

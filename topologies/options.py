@@ -66,6 +66,9 @@ def idle(options: Mapping[str, Any], names: Iterable[str], reason: str) -> tuple
     return tuple(f"{name}={_text(options[name])} has no effect: {reason}" for name in names if name in options)
 
 
+HASHED = "routing=ecmp hashes every pair of devices by itself: hardly any ranks are alike, so nothing folds"
+
+
 def given(build: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that differ from the defaults in a family's own signature."""
     defaults = own_options(build)

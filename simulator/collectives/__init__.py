@@ -95,12 +95,14 @@ def candidates(kind: str, groups: Groups, ranks: Ints, topology: Topology) -> It
         switched = one_switch(ranks, topology)
         able = reduces_in_switch(ranks, topology, ideal=False) & (kind == "all_reduce")
         yield from _split(
-            (~switched, ("ring", "direct") if ranks.shape[1] <= 64 else ("ring",)),
+            (~switched, ("ring", "direct") if ranks.shape[1] <= direct.FEW_MEMBERS else ("ring",)),
             (switched & ~able, ("ring",)),
             (switched & able, ("ring", "in_switch")),
         )
     elif kind == "all_reduce":
-        able = in_switch_tree.able(groups, topology) if min(groups.counts) > 1 else np.zeros(len(ranks), np.bool_)
+        able = np.zeros(len(ranks), np.bool_)
+        if min(groups.counts) > 1:
+            able = in_switch_tree.able(groups, topology, ideal=False)
         yield from _split((~able, ("ring", "tree")), (able, ("ring", "tree", "in_switch_tree")))
     else:
         yield everyone, ("ring",)

@@ -51,7 +51,7 @@ class Groups:
         """Places in `members` in the order of each channel's ring, (channels, members).
 
         A ring zigzags through a host, so that all rings together use every pair of members alike, and leaves the next
-        host by where it entered the last, so that every hop between hosts stays with one card's rail.
+        host by where it entered the last, so that with an even number of hosts every hop between them stays on a rail.
         """
         if len(self.counts) == 1:
             return np.arange(self.counts[0])[None]
@@ -89,7 +89,7 @@ def arranged(ranks: Ints, topology: Topology) -> Iterator[tuple[Ints, Groups]]:
         yield rows, Groups(members[rows], tuple(np.diff(starts).tolist()))
 
 
-def only(ranks: Ints, topology: Topology) -> Groups:
+def in_one_pattern(ranks: Ints, topology: Topology) -> Groups:
     """The groups, which all lie over hosts in one pattern."""
     found = [groups for _, groups in arranged(ranks, topology)]
     if len(found) > 1:

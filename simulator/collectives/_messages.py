@@ -41,6 +41,7 @@ def phase(
     passes: int = 1,
     share: str = "share",
     starts: bool = True,
+    quick: bool = True,
 ) -> Phase:
     """One phase in which all messages among `ranks` (groups, members) run at once.
 
@@ -62,6 +63,7 @@ def phase(
         np.full(groups, float(passes)),
         share,
         starts,
+        quick,
     )
     latency, least, _ = price(demand, constants(topology, demand.chips))
     cap = np.divide(heaviest, least, out=np.full(groups, np.inf), where=least > 0)

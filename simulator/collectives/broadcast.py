@@ -3,7 +3,7 @@
 import numpy as np
 
 from simulator.activity import Activity
-from simulator.collectives._groups import only
+from simulator.collectives._groups import in_one_pattern
 from simulator.collectives._messages import Messages, activity, phase
 from simulator.demand import Ints
 from topologies import Topology
@@ -20,13 +20,13 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
     """
     if collective.kind not in KINDS:
         raise ValueError(f"broadcast does not do {collective.kind}; it does {', '.join(KINDS)}")
-    groups = only(ranks, topology)
+    groups = in_one_pattern(ranks, topology)
     chains = _from_root(groups.members[:, groups.rings()], ranks[:, 0])
     shape = (len(ranks), -1)
     ends = (chains[:, :, :-1].reshape(shape), chains[:, :, 1:].reshape(shape))
     sources, destinations = ends if collective.kind == "broadcast" else ends[::-1]
     chain = Messages(collective.bytes / chains.shape[1], ranks.shape[1] - 1, sources, destinations)
-    return activity("broadcast", [phase(topology, ranks, [chain])], topology)
+    return activity("broadcast", [phase(topology, ranks, [chain], share=groups.share)], topology)
 
 
 def _from_root(rings: Ints, root: Ints) -> Ints:

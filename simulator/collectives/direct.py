@@ -9,6 +9,8 @@ from simulator.demand import Ints
 from topologies import Topology
 from workloads.ops import Collective
 
+FEW_MEMBERS = 64
+"""Members up to which a library would think of it."""
 MOST_MEMBERS = 1024
 """Members up to which messages between all pairs are looked at one by one."""
 

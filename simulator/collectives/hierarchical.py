@@ -3,7 +3,7 @@
 import numpy as np
 
 from simulator.activity import Activity
-from simulator.collectives._groups import Groups, only
+from simulator.collectives._groups import Groups, in_one_pattern
 from simulator.collectives._messages import Messages, activity, phase
 from simulator.collectives.ring import PASSES, edges
 from simulator.demand import Ints
@@ -20,7 +20,7 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
     """
     if collective.kind not in PASSES:
         raise ValueError(f"hierarchical does not do {collective.kind}; it does {', '.join(PASSES)}")
-    groups = only(ranks, topology)
+    groups = in_one_pattern(ranks, topology)
     if not groups.even or min(groups.counts) < 2 or len(groups.counts) < 2:
         raise ValueError(
             f"hierarchical needs two hosts or more with equally many members, two or more, on each; "

@@ -3,7 +3,7 @@
 import numpy as np
 
 from simulator.activity import Activity
-from simulator.collectives._groups import Groups, only
+from simulator.collectives._groups import Groups, in_one_pattern
 from simulator.collectives._messages import Messages, activity, phase
 from simulator.collectives.hierarchical import inside as rings_inside
 from simulator.collectives.in_switch_tree import able, inside
@@ -24,7 +24,7 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
     """
     if collective.kind != "all_reduce":
         raise ValueError(f"in_network does not do {collective.kind}; it does all_reduce")
-    groups = only(ranks, topology)
+    groups = in_one_pattern(ranks, topology)
     if len(groups.counts) < 2:
         raise ValueError(f"in_network needs two hosts or more; all {ranks.shape[1]} members are on one")
     across = _merged(collective.bytes, groups)

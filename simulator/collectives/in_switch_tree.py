@@ -3,7 +3,7 @@
 import numpy as np
 
 from simulator.activity import Activity
-from simulator.collectives._groups import Bools, Groups, only, reduces_in_switch, tree_messages
+from simulator.collectives._groups import Bools, Groups, in_one_pattern, reduces_in_switch, tree_messages
 from simulator.collectives._messages import Messages, activity, phase
 from simulator.collectives.in_switch import around
 from simulator.demand import Ints
@@ -15,7 +15,7 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
     """An all-reduce as a pipeline of both levels, of which the slower decides, in 1 + 2·depth steps."""
     if collective.kind != "all_reduce":
         raise ValueError(f"in_switch_tree does not do {collective.kind}; it does all_reduce")
-    groups = only(ranks, topology)
+    groups = in_one_pattern(ranks, topology)
     if len(groups.counts) < 2 or min(groups.counts) < 2 or not able(groups, topology).all():
         raise ValueError(
             f"in_switch_tree needs two hosts or more, each with two members or more below one switch that reduces; "
@@ -25,9 +25,9 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
     return activity("in_switch_tree", [phase(topology, ranks, messages, passes=2, share="in_switch_share")], topology)
 
 
-def able(groups: Groups, topology: Topology) -> Bools:
-    """Which groups have a switch that reduces in each of their hosts."""
-    return np.asarray(np.all([reduces_in_switch(part, topology) for part in _hosts(groups)], axis=0))
+def able(groups: Groups, topology: Topology, *, ideal: bool = True) -> Bools:
+    """Which groups have a switch that reduces in each of their hosts; `ideal` ones can if they are to."""
+    return np.asarray(np.all([reduces_in_switch(part, topology, ideal=ideal) for part in _hosts(groups)], axis=0))
 
 
 def inside(size: float, groups: Groups) -> list[Messages]:

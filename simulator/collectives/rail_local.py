@@ -3,7 +3,7 @@
 import numpy as np
 
 from simulator.activity import Activity
-from simulator.collectives._groups import only
+from simulator.collectives._groups import in_one_pattern
 from simulator.collectives._messages import Messages, activity, phase
 from simulator.collectives.direct import all_pairs
 from simulator.demand import Ints
@@ -17,7 +17,7 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
     With g members on each of N hosts, a member hands every other one in its host 1/g of its buffer, and sends g/n of
     it to each of the N − 1 others on its rail: no message leaves its rail, and n − g become N − 1.
     """
-    groups = only(ranks, topology)
+    groups = in_one_pattern(ranks, topology)
     hosts, each = len(groups.counts), groups.counts[0]
     if collective.kind != "all_to_all":
         raise ValueError(f"rail_local does not do {collective.kind}; it does all_to_all")

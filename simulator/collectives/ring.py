@@ -1,7 +1,7 @@
 """Rings: every member passes pieces to the next one, each link used in one direction."""
 
 from simulator.activity import Activity
-from simulator.collectives._groups import Groups, only
+from simulator.collectives._groups import Groups, in_one_pattern
 from simulator.collectives._messages import Messages, activity, phase
 from simulator.demand import Ints
 from topologies import Topology
@@ -16,7 +16,7 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
     Over several hosts there are as many rings as the host with fewest members has, each through a card of its own.
     Assumes that the rings share the buffer evenly.
     """
-    groups = only(ranks, topology)
+    groups = in_one_pattern(ranks, topology)
     rings = edges(collective.kind, collective.bytes, groups)
     passes = PASSES[collective.kind]
     return activity("ring", [phase(topology, ranks, [rings], passes=passes, share=groups.share)], topology)

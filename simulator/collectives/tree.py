@@ -3,7 +3,7 @@
 import numpy as np
 
 from simulator.activity import Activity
-from simulator.collectives._groups import Groups, only, tree_messages
+from simulator.collectives._groups import Groups, in_one_pattern, tree_messages
 from simulator.collectives._messages import Messages, activity, phase
 from simulator.demand import Ints
 from topologies import Topology
@@ -19,7 +19,7 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
     """
     if collective.kind != "all_reduce":
         raise ValueError(f"tree does not do {collective.kind}; it does all_reduce")
-    groups = only(ranks, topology)
+    groups = in_one_pattern(ranks, topology)
     messages = [chains(collective.bytes, groups)]
     if len(groups.counts) > 1:
         messages.append(tree_messages(collective.bytes, groups))

@@ -16,7 +16,7 @@ from simulator.validation.measured import Case, cases, read
 
 PRIORS: Mapping[str, Mapping[str, float]] = {
     "scale_up": {"low_latency_share": 0.3, "low_latency_step": 0.7e-6, "setup": 10e-6, "step": 1.5e-6},
-    "network": {"low_latency_share": 0.3, "setup": 10e-6},
+    "network": {"low_latency_share": 0.05, "setup": 10e-6, "in_switch_step": 30e-6},
     "accelerators": {
         "share": 0.75,
         "pair_share": 0.75,
@@ -25,7 +25,15 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
         "ramp": 100e-6,
         "in_switch_ramp": 100e-6,
     },
-    "links": {"share": 0.94, "lone_share": 0.75, "low_latency_step": 8e-6, "step": 30e-6, "fill": 20e-6},
+    "links": {
+        "share": 0.94,
+        "lone_share": 0.75,
+        "message_share": 0.75,
+        "low_latency_step": 5e-6,
+        "step": 14e-6,
+        "fill": 20e-6,
+    },
+    "infiniband": {"lone_share": 0.9},
     "A100": {"share": 0.77},
     "Hopper": {"share": 0.81, "pair_share": 0.77, "in_switch_share": 0.69},
     "Blackwell": {"share": 0.77, "in_switch_share": 0.60},
@@ -91,7 +99,7 @@ class Model:
         self.start = np.log([fabrics.values[key] for key in self.keys])
         self.prior = np.log([_prior(key) for key in self.keys])
         self.bounds = np.log(LEAST), np.log([MOST if "share" in key[2] else np.inf for key in self.keys])
-        shares = [key[2] in ("share", "in_switch_share", "pair_share", "lone_share") for key in self.keys]
+        shares = [key[2].endswith("share") and key[2] != "low_latency_share" for key in self.keys]
         self.stiffness = np.where(shares, SHARE_WEIGHT, PRIOR_WEIGHT)
 
     def _places(self, case: Case, fabrics: Fabrics) -> list[dict[str, int]]:

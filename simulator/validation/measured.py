@@ -67,6 +67,8 @@ SERVERS = {
 }
 MESHES = {"A100-SXM4-40GB": "full_mesh,accelerator=a100_40gb,gpus_per_node=4"}
 """Boards of these accelerators without a switch."""
+GPUS_PER_TRAY = 4
+"""Accelerators of a node of an NVL72 rack, which has many nodes in one scale-up domain."""
 UNSTATED = "roce"
 """What an unstated network of stated cards is taken for."""
 
@@ -180,7 +182,8 @@ def _system(row: dict[str, Any]) -> tuple[str, "np.ndarray"]:
     if gpus % nodes or gpus // nodes > per_domain:
         raise LeftOutError(f"{gpus} accelerators do not lie evenly on {nodes} nodes of {per_domain}")
     each = gpus // nodes
-    network = _network(row, per_domain, each) if nodes > 1 and racks == "nodes" else ""
+    spread = (per_domain, each) if racks == "nodes" else (GPUS_PER_TRAY, GPUS_PER_TRAY)
+    network = _network(row, *spread) if nodes > 1 else ""
     ranks = np.concatenate([node * per_domain + np.arange(each) for node in range(nodes)])
     return f"{text},{racks}={nodes}{network}", ranks
 

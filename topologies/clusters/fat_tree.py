@@ -8,7 +8,7 @@ from typing import Unpack
 
 from topologies.clusters._servers import ServerOptions, Servers
 from topologies.hierarchy import blocks, parallel
-from topologies.options import MAXIMUM_DEVICES, check_choice, check_seed, check_size, given, idle, title
+from topologies.options import HASHED, MAXIMUM_DEVICES, check_choice, check_seed, check_size, given, idle, title
 from topologies.topology import Topology
 from topologies.units import GIGA
 
@@ -55,7 +55,5 @@ def build(
     paths = {"routing": routing, "uplinks": uplinks, "seed": seed}
     name = title(build, nodes=nodes, **own, **paths, **servers.beside(SERVERS))
     built = servers.cluster(name, network, blocks(devices, servers.gpus))
-    unused = (
-        idle(given(build, paths), ("uplinks", "seed"), "routing=spray hashes nothing") if routing == "spray" else ()
-    )
-    return built.replace(warnings=unused)
+    unused = idle(given(build, paths), ("uplinks", "seed"), "routing=spray hashes nothing")
+    return built.replace(warnings=unused if routing == "spray" else (HASHED,))

@@ -11,7 +11,7 @@ import numpy as np
 
 from topologies.clusters._servers import ServerOptions, Servers
 from topologies.hierarchy import Tier, blocks, parallel
-from topologies.options import MAXIMUM_DEVICES, check_choice, check_seed, check_size, given, idle, title
+from topologies.options import HASHED, MAXIMUM_DEVICES, check_choice, check_seed, check_size, given, idle, title
 from topologies.topology import Topology
 from topologies.transport import fabric
 from topologies.units import GIGA
@@ -26,7 +26,7 @@ def build(
     nodes: int = 128,
     *,
     planes: int = 2,
-    routing: str = "ecmp",
+    routing: str = "spray",
     seed: int = 0,
     nodes_per_segment: int = 128,
     segments_per_pod: int = 15,
@@ -34,15 +34,16 @@ def build(
 ) -> Topology:
     """So many nodes of 8 H800, each GPU's card with a port on every plane.
 
-    `routing=ecmp` hashes each pair of GPUs with the `seed` on a plane, that is on a port of 1/planes of the card's
-    rate; `spray` uses all planes evenly, as one aggregated link. Options: `nics`, `nic_gbit` of all ports of a card,
-    `transport`, `oversubscription` of the top-of-rack switches, `accelerator`, `nvlink_bandwidth`.
+    `routing=spray` uses all planes evenly, as one aggregated link, as libraries do with several connections for each
+    pair of GPUs; `ecmp` hashes each pair with the `seed` on one plane, that is on a port of 1/planes of the card's
+    rate. Options: `nics`, `nic_gbit` of all ports of a card, `transport`, `oversubscription` of the top-of-rack
+    switches, `accelerator`, `nvlink_bandwidth`.
     Assumes that a plane's aggregation switches, and its core, each act as one ideal switch.
 
     >>> [link.bandwidth for link in build(nodes=2).route(0, 8)]
-    [25000000000.0, 25000000000.0]
-    >>> [link.bandwidth for link in build(nodes=2, routing="spray").route(0, 8)]
     [50000000000.0, 50000000000.0]
+    >>> [link.bandwidth for link in build(nodes=2, routing="ecmp").route(0, 8)]
+    [25000000000.0, 25000000000.0]
     """
     servers = SERVERS.changed(build, options)
     devices = servers.devices(nodes)
@@ -56,8 +57,8 @@ def build(
     sizes = {"nodes_per_segment": nodes_per_segment, "segments_per_pod": segments_per_pod}
     name = title(build, nodes=nodes, **paths, **sizes, **servers.beside(SERVERS))
     built = servers.cluster(name, network, blocks(devices, servers.gpus))
-    unused = idle(given(build, paths), ("planes", "seed"), "routing=spray hashes nothing") if routing == "spray" else ()
-    return built.replace(warnings=unused)
+    unused = idle(given(build, paths), ("planes", "seed"), "routing=spray hashes nothing")
+    return built.replace(warnings=unused if routing == "spray" else (HASHED,))
 
 
 def _network(servers: Servers, devices: int, segment: int, pod: int) -> list[Tier]:

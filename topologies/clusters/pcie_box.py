@@ -7,10 +7,10 @@ from typing import Unpack
 
 import numpy as np
 
-from topologies.clusters._servers import CardOptions, Cards
+from topologies.clusters._servers import CardOptions, Cards, outside
 from topologies.hierarchy import Tier, blocks, cluster
 from topologies.link import PCIE_LATENCY, Integers, Link
-from topologies.options import check_size, title
+from topologies.options import check_size, idle, title
 from topologies.topology import Topology
 from topologies.transport import card, pcie
 
@@ -44,13 +44,16 @@ def build(
         Tier("bridge", hosts, _shared(lanes, switches)),
     ]
     if nodes > 1:
-        outside = card(boxes.transport, boxes.rate)
+        cards = card(boxes.transport, boxes.rate)
         tiers += [
             Tier("nic", hosts, Link("pcie", lanes.bandwidth * boxes.nics / size, PCIE_LATENCY)),
-            Tier(boxes.transport, blocks(devices, devices), outside),
+            Tier(boxes.transport, blocks(devices, devices), cards),
         ]
     own = {"generation": generation, "gpus_per_switch": per_switch, "nodes": nodes}
-    return cluster(title(build, gpus=size, **own, **boxes.beside(defaults)), boxes.chip, tiers, hosts)
+    changed = boxes.beside(defaults)
+    built = cluster(title(build, gpus=size, **own, **changed), boxes.chip, tiers, hosts)
+    ideal = idle(changed, ["oversubscription"], "the switch between boxes is an ideal one")
+    return built.replace(warnings=outside(changed, 1, "box") if nodes == 1 else ideal)
 
 
 def _shared(lanes: Link, switches: Integers) -> list[Link]:

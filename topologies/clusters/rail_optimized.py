@@ -8,7 +8,7 @@ from typing import Unpack
 
 import numpy as np
 
-from topologies.clusters._servers import ServerOptions, Servers
+from topologies.clusters._servers import ServerOptions, Servers, outside
 from topologies.hierarchy import blocks
 from topologies.options import MAXIMUM_DEVICES, check_choice, check_size, title
 from topologies.routing.levels import ByRail, Hierarchy
@@ -41,8 +41,9 @@ def build(nodes: int = 32, nodes_per_unit: int = 32, pxn: bool = True, **options
     rail = np.arange(devices) % servers.gpus * rails // servers.gpus
     leaves = hosts // nodes_per_unit * rails + rail
     network = servers.network(devices, ("leaf", leaves), ("spine", blocks(devices, devices)))
-    name = title(build, nodes=nodes, nodes_per_unit=nodes_per_unit, pxn=pxn, **servers.beside(SERVERS))
-    topology = servers.cluster(name, network, hosts)
+    changed = servers.beside(SERVERS)
+    name = title(build, nodes=nodes, nodes_per_unit=nodes_per_unit, pxn=pxn, **changed)
+    topology = servers.cluster(name, network, hosts).replace(warnings=outside(changed, nodes, "node"))
     if not pxn or not isinstance(topology.router, Hierarchy):
         return topology
     relay = np.arange(0, devices, servers.gpus // rails).reshape(-1, rails)
