@@ -37,6 +37,14 @@ class Phase:
         np.minimum.at(rate, self.group, bandwidth[self.link] / self.weight)
         return self.latency + self.work / rate
 
+    def scaled(self, factor: float, topology: Topology) -> "Phase":
+        """The same phase of a collective of so many times the bytes."""
+        demand = replace(self.demand, line_seconds=factor * self.demand.line_seconds)
+        latency, least, _ = price(demand, constants(topology, demand.chips))
+        return replace(
+            self, latency=latency, work=factor * self.work, rate_cap=capped(factor * self.work, least), demand=demand
+        )
+
     def as_latency(self, topology: Topology) -> "Phase":
         """The same phase without the bytes of groups that a known fabric joins; on ideal links they may be all."""
         known = np.array([published().known(kind) for kind in topology.links.kinds])
@@ -49,6 +57,11 @@ class Phase:
             rate_cap=np.where(real, np.inf, self.rate_cap),
             **{name: getattr(self, name)[kept] for name in ("group", "link", "weight")},
         )
+
+
+def capped(work: Floats, least: Floats) -> Floats:
+    """The rate at which some work takes at least so many seconds, bytes/s."""
+    return np.asarray(np.divide(work, least, out=np.full(len(work), np.inf), where=least > 0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +81,10 @@ class Activity:
         """Time of each group without contention, shape (groups,)."""
         bandwidth = achievable_bandwidth(topology)
         return np.asarray(sum(phase.seconds(bandwidth) for phase in self.phases))
+
+    def scaled(self, factor: float, topology: Topology) -> "Activity":
+        """The same activity of a collective of so many times the bytes."""
+        return replace(self, phases=tuple(phase.scaled(factor, topology) for phase in self.phases))
 
     def as_latency(self, topology: Topology) -> "Activity":
         """The same activity of a few numbers, as latency alone.

@@ -113,22 +113,26 @@ def gantt(schedule: str, stages: int, microbatches: int, **options: Any) -> None
 
 @main.command()
 @click.argument("kind")
-@click.option("--bytes", "size", type=float, required=True, help="One rank's whole buffer, as nccl-tests counts it.")
+@click.option("--bytes", "size", required=True, help="One rank's whole buffer, as nccl-tests counts it: 1e9, 64MiB …")
 @click.option("--topology", required=True, help="The cluster, as text or as a YAML file.")
 @click.option("--ranks", default="all", show_default=True, help="Who takes part, such as 0-7,16.")
 @click.option("--algorithm", default="auto", show_default=True, help="One of `stepsim list collectives`.")
 @click.option("--curve", type=click.Path(dir_okay=False), help="Write the curve over message sizes to this file.")
 @JSON
-def collective(kind: str, size: float, topology: str, *, ranks: str, algorithm: str, **options: Any) -> None:
-    """Time one collective of some KIND that has its links to itself."""
+def collective(kind: str, size: str, topology: str, *, ranks: str, algorithm: str, **options: Any) -> None:
+    """Time one collective that has its links to itself.
+
+    KIND is all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, or send_receive, in which every rank
+    sends to the next one at once.
+    """
     import topologies
     from simulator.collective_time import time_collective
 
     _check_writable(options["curve"])
     _check_picture(options["curve"])
     cluster = topologies.build(topology)
-    members = range(cluster.size) if ranks == "all" else _numbers(ranks)
-    done = time_collective(kind, bytes=size, ranks=members, topology=cluster, algorithm=algorithm)
+    members = range(cluster.size) if ranks == "all" else _numbers(ranks, cluster.size)
+    done = time_collective(kind, bytes=_bytes(size), ranks=members, topology=cluster, algorithm=algorithm)
     if options["curve"] is not None:
         _save(done.plot("collective_curve"), options["curve"])
     report = {
@@ -136,10 +140,9 @@ def collective(kind: str, size: float, topology: str, *, ranks: str, algorithm: 
         "algbw_bytes_per_second": done.algbw,
         "busbw_bytes_per_second": done.busbw,
         "algorithm": done.algorithm,
-        "warnings": list(cluster.warnings),
+        "warnings": list(done.warnings),
     }
-    text = "\n".join([done.title, *(f"  {name:<22} {value}" for name, value in report.items())])
-    _print(report if options["as_json"] else text, as_json=options["as_json"])
+    _print(report if options["as_json"] else done, as_json=options["as_json"])
 
 
 def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
@@ -154,10 +157,24 @@ def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
     return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
-def _numbers(text: str) -> list[int]:
-    """The numbers of a text such as 0-7,16.
+def _bytes(text: str) -> float:
+    """A number of bytes, with a unit or without.
 
-    >>> _numbers("0-3,8")
+    >>> _bytes("1e6"), _bytes("64KiB"), _bytes("2 GB")
+    (1000000.0, 65536.0, 2000000000.0)
+    """
+    units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "KB": 10**3, "MB": 10**6, "GB": 10**9, "": 1}
+    unit = next(unit for unit in units if text.endswith(unit))
+    try:
+        return float(text.removesuffix(unit)) * units[unit]
+    except ValueError:
+        raise click.UsageError(f"--bytes {text}: not a number of bytes such as 1e9, 64KiB or 2GB") from None
+
+
+def _numbers(text: str, size: int) -> list[int]:
+    """The numbers, below a size, of a text such as 0-7,16.
+
+    >>> _numbers("0-3,8", 16)
     [0, 1, 2, 3, 8]
     """
     found: list[int] = []
@@ -165,6 +182,8 @@ def _numbers(text: str) -> list[int]:
         first, _, last = part.strip().partition("-")
         if not first.isdigit() or not (last or first).isdigit():
             raise click.UsageError(f"--ranks {text}: {part!r} is neither a number nor a range such as 0-7")
+        if int(last or first) >= size:
+            raise click.UsageError(f"--ranks {text}: rank {last or first} is not there; ranks are 0 to {size - 1}")
         found += range(int(first), int(last or first) + 1)
     return found
 
@@ -191,11 +210,13 @@ def validate_collectives(data: str | None, out: str | None, as_json: bool) -> No
 
 @main.command(name="list")
 @click.argument("folder", required=False)
+@click.argument("name", required=False)
 @JSON
-def list_(folder: str | None, as_json: bool) -> None:
+def list_(folder: str | None, name: str | None, as_json: bool) -> None:
     """List what there is: models, topologies, accelerators, strategies, schedules, collectives, plots.
 
-    `stepsim list topologies` also says in one line what each of them is.
+    `stepsim list topologies` also says in one line what each of them is, and `stepsim list topologies dgx_h100` which
+    options it takes.
     """
     import topologies
     from topologies.plugins import unknown
@@ -203,12 +224,39 @@ def list_(folder: str | None, as_json: bool) -> None:
     folders = _folders()
     if folder is not None and folder not in folders:
         raise click.UsageError(unknown("folder", folder, folders))
-    found = {name: names() for name, names in folders.items() if folder in (None, name)}
+    if folder is not None and name is not None:
+        words = _described(folder, name)
+        _print({folder: {name: words}} if as_json else words, as_json=as_json)
+        return
+    found = {each: names() for each, names in folders.items() if folder in (None, each)}
     if folder == "topologies" and not as_json:
         text = "\n".join(f"{name:<16} {topologies.build(name).description}" for name in found[folder])
     else:
         text = "\n".join(f"{name}: {', '.join(values)}" for name, values in found.items())
     _print(found if as_json else text, as_json=as_json)
+
+
+def _described(folder: str, name: str) -> str:
+    """What a plugin is and which options it takes, with their defaults, in its own words."""
+    import importlib
+    import inspect
+
+    from topologies.plugins import unknown
+
+    known = _folders()[folder]()
+    if name not in known:
+        raise click.UsageError(unknown(folder, name, known))
+    packages = {"topologies": "topologies.clusters", "accelerators": "topologies.accelerators"}
+    own = "simulator" if folder in ("collectives", "plots") else "workloads"
+    module = importlib.import_module(f"{packages.get(folder, f'{own}.{folder}')}.{name}")
+    function = module.draw if folder == "plots" else module.build
+    options = [
+        each.name if each.default is each.empty else f"{each.name}={each.default}"
+        for each in inspect.signature(function).parameters.values()
+        if each.kind is not each.VAR_KEYWORD
+    ]
+    words, _, _ = (inspect.getdoc(function) or "").partition("\n\n>>>")
+    return f"{name}({', '.join(options)})\n\n{words}"
 
 
 def _folders() -> dict[str, Callable[[], list[str]]]:

@@ -1,6 +1,6 @@
 """One collective by itself: how long it takes, and the bandwidths that benchmarks derive from that."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ import numpy as np
 import topologies
 from simulator import collectives
 from simulator.activity import Activity
-from simulator.demand import Ints
+from simulator.demand import Ints, unmeasured
 from simulator.summary import seconds as as_time
 from topologies import Topology
 from topologies.plugins import unknown
@@ -56,6 +56,27 @@ class CollectiveTime:
         """What it is."""
         return f"{self.kind} among {len(self.ranks)} ranks of {self.topology.name}"
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user should know: options and degraded links that change nothing, links taken as ideal."""
+        crossed = {self.topology.links.ends[link] for phase in self.activity.phases for link in phase.link.tolist()}
+        idle = [edge for edge, factor in self.topology.link_factors.items() if factor < 1 and edge not in crossed]
+        return (
+            *self.topology.warnings,
+            *unmeasured(self.topology),
+            *(f"{source}->{destination} is degraded, but nothing crosses it" for source, destination in idle),
+        )
+
+    def __str__(self) -> str:
+        rows = {
+            "time": as_time(self.seconds),
+            "bus bandwidth": f"{self.busbw / GIGA:.4g} GB/s",
+            "bandwidth": f"{self.algbw / GIGA:.4g} GB/s",
+            "algorithm": self.algorithm,
+        }
+        lines = [f"  {name:<13}  {value}" for name, value in [*rows.items(), *(("warning", w) for w in self.warnings)]]
+        return "\n".join([f"{self.title}, {self.bytes:,.0f} bytes", *lines])
+
     def __repr__(self) -> str:
         return (
             f"<{self.title}: {self.bytes:g} bytes in {as_time(self.seconds)} by {self.algorithm}, "
@@ -81,16 +102,36 @@ def time_collective(
     >>> done.algorithm, round(done.seconds * 1e3, 3), round(done.busbw / 1e9, 3)
     ('ring', 3.5, 50.0)
     """
+    [done] = collective_curve(kind, sizes=[bytes], ranks=ranks, topology=topology, algorithm=algorithm)
+    return done
+
+
+def collective_curve(
+    kind: str,
+    *,
+    sizes: Sequence[float],
+    ranks: Iterable[int],
+    topology: Topology | str,
+    algorithm: str = collectives.AUTO,
+) -> list[CollectiveTime]:
+    """`time_collective` for many sizes, in their order: routes and loads are found once."""
     topology = topologies.build(topology) if isinstance(topology, str) else topology
+    if not isinstance(topology, Topology):
+        raise ValueError(f"topology={topology!r} is neither a Topology nor the text that builds one")  # noqa: TRY004
     if kind not in collectives.KINDS:
         raise ValueError(unknown("kind of collective", kind, collectives.KINDS))
-    if isinstance(bytes, bool) or not isinstance(bytes, Real) or not 0 < bytes < float("inf"):
-        raise ValueError(f"bytes={bytes}: a collective moves more than 0 bytes, and finitely many")
+    for size in sizes:
+        if isinstance(size, bool) or not isinstance(size, Real) or not 0 < size < float("inf"):
+            raise ValueError(f"bytes={size}: a collective moves more than 0 bytes, and finitely many")
     members = _members(kind, ranks, topology)
-    op = Collective(name=kind, stream="", kind=kind, axes=("ranks",), bytes=float(bytes))
+    op = Collective(name=kind, stream="", kind=kind, axes=("ranks",), bytes=float(sizes[0]))
     activities = collectives.considered(op, members[None], topology, algorithm)
-    activity = min(activities, key=lambda each: float(each.seconds(topology)[0]))
-    return CollectiveTime(kind, float(bytes), members, topology, activity)
+    curve = []
+    for size in sizes:
+        scaled = [each.scaled(size / sizes[0], topology) for each in activities] if size != sizes[0] else activities
+        fastest = min(scaled, key=lambda each: float(each.seconds(topology)[0]))
+        curve.append(CollectiveTime(kind, float(size), members, topology, fastest))
+    return curve
 
 
 def _members(kind: str, ranks: Iterable[int], topology: Topology) -> Ints:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.fabrics import NETWORK, SHARES, Fabrics, published
+from simulator.fabrics import BETWEEN, NETWORK, SHARES, Fabrics, published
 from topologies import Topology
 
 Floats = npt.NDArray[np.float64]
@@ -93,9 +93,10 @@ def constants(
     """
     fabrics = fabrics or published()
     names, kinds = accelerators(topology), topology.links.kinds
+    rows = [fabrics.fabrics(kinds, chip) for chip in names]
 
     def constant(name: str) -> Floats:
-        table = np.array([[getattr(fabrics.fabric(kind, chip), name) for kind in kinds] for chip in names], float)
+        table = np.array([[getattr(each, name) for each in row] for row in rows], float)
         if len(names) == 1:
             return np.broadcast_to(table, (chips.shape[1], len(kinds)))
         neutral, worst = (np.inf, np.min) if name in SHARES else (-np.inf, np.max)
@@ -129,7 +130,7 @@ def achievable_bandwidth(topology: Topology) -> Floats:
 
 def _achievable_bandwidth(topology: Topology) -> Floats:
     names, links = accelerators(topology), topology.links
-    shares = np.array([[published().fabric(kind, chip).share for kind in links.kinds] for chip in names])
+    shares = np.array([[each.share for each in published().fabrics(links.kinds, chip)] for chip in names])
     if len(names) == 1:
         return np.asarray(links.bandwidth * shares[0, links.codes])
     number = {name: index for index, name in enumerate(names)}
@@ -137,6 +138,13 @@ def _achievable_bandwidth(topology: Topology) -> Floats:
     ends = [[at[end] for end in pair if end in at] for pair in links.ends]
     share = [shares[own or range(len(names)), code].min() for own, code in zip(ends, links.codes.tolist(), strict=True)]
     return np.asarray(links.bandwidth * share)
+
+
+def unmeasured(topology: Topology) -> tuple[str, ...]:
+    """A warning of each kind of link that has no constants although its name is not that of an ideal one."""
+    ideal = ("port", "link", BETWEEN)
+    kinds = [kind for kind in topology.links.kinds if kind not in ideal and not published().known(kind)]
+    return tuple(f"links of kind {kind!r} have no constants: taken as ideal, at their line rate" for kind in kinds)
 
 
 def precedence(kind: str) -> int:

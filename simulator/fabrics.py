@@ -1,11 +1,11 @@
 """How communication libraries use links: the constants of every fabric, read from fabrics.yaml.
 
 A *fabric* is what the library of one accelerator makes of one kind of link. Scale-up links (NVLink, Infinity Fabric)
-go by the accelerator, other links by their technology. Kinds of which the file says nothing, such as the ideal port
-and the links between switches, reach their line rate and cost nothing.
+go by the accelerator, other links by their technology. Kinds of which the file says nothing, such as the ideal port,
+reach their line rate and cost nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
@@ -14,6 +14,8 @@ from typing import Any, Self
 import yaml
 
 SCALE_UP = ("nvlink", "xgmi", "ici", "neuronlink")
+BETWEEN = "fabric"
+"""Links between switches, which carry whatever transport reaches them."""
 NETWORK = ("infiniband", "roce", "efa", "tcpx", "tcpxo", "slingshot", "ethernet")
 
 FAMILIES = {
@@ -138,6 +140,16 @@ class Fabrics:
         """Whether a switch between links of a kind can reduce for an accelerator; ideal ones can."""
         place = self.keys(kind, accelerator).get("in_switch_share")
         return place is None or (kind in SCALE_UP and place[2] == "in_switch_share")
+
+    def fabrics(self, kinds: Sequence[str], accelerator: str) -> list[Fabric]:
+        """The constants of all kinds of links of a topology as an accelerator's library uses them.
+
+        Links between switches reach the share of the slowest transport that they carry, and add no time of their own.
+        """
+        found = [self.fabric(kind, accelerator) for kind in kinds]
+        carried = [each for kind, each in zip(kinds, found, strict=True) if kind in NETWORK]
+        shares = {name: min((getattr(each, name) for each in carried), default=1.0) for name in SHARES}
+        return [Fabric(**shares) if kind == BETWEEN else each for kind, each in zip(kinds, found, strict=True)]
 
     def fabric(self, kind: str, accelerator: str) -> Fabric:
         """The constants of a kind of link as an accelerator's library uses it."""

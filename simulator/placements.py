@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DIRECT = "direct"
 """The level of groups whose links lead from device to device, without a switch."""
-NETWORK = frozenset([*SWITCH_LATENCY, "fabric", "port"])
+OUTSIDE = frozenset([*SWITCH_LATENCY, "fabric", "port"])
 """Kinds of links that make up networks between hosts."""
 DEVICE = -1
 """The order of devices, below all families of switches."""
@@ -136,7 +136,7 @@ def _families(topology: Topology) -> Families:
     switches = np.flatnonzero(heights != 0)
     named = np.array([family(nodes[place]) for place in switches.tolist()], object)
     keys = {
-        name: (int(heights[mine].max()), int(hosts[mine].max()), bool(network[mine].any()), -len(mine), name)
+        name: (int(heights[mine].min()), int(hosts[mine].max()), bool(network[mine].any()), -len(mine), name)
         for name in dict.fromkeys(named.tolist())
         for mine in [switches[named == name]]
     }
@@ -179,7 +179,7 @@ def _of_network(topology: Topology) -> "np.ndarray":
     """Which nodes have links of a network between hosts, whether or not there are several hosts, [nodes]."""
     links = topology.links
     found = np.zeros(len(links.nodes), np.bool_)
-    found[links.heads[np.array([kind in NETWORK for kind in links.kinds], np.bool_)[links.codes]]] = True
+    found[links.heads[np.array([kind in OUTSIDE for kind in links.kinds], np.bool_)[links.codes]]] = True
     return found
 
 

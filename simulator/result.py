@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from simulator import summary
+from simulator.demand import unmeasured
 from simulator.placements import Placed, places
 from simulator.timeline import Timeline, per_rank
 from topologies import Topology
@@ -154,6 +155,7 @@ class Result:
         return (
             *self.program.warnings,
             *self.topology.warnings,
+            *unmeasured(self.topology),
             *self._idle_degradations(),
             *self._idle_algorithms(),
         )

@@ -54,6 +54,8 @@ def simulate(
     (1, True)
     """
     topology = topologies.build(topology) if isinstance(topology, str) else topology
+    if not isinstance(topology, Topology):
+        raise ValueError(f"topology={topology!r} is neither a Topology nor the text that builds one")  # noqa: TRY004
     _check(algorithms)
     options = ReplayOptions(detail, shortcuts, network)
     timeline, timings = run(step, topology, ROOFLINE, options, algorithms, fold=fold)
@@ -96,6 +98,8 @@ def _prepared(
 
 def _check(algorithms: Mapping[str, str]) -> None:
     """Kinds and algorithms that are there."""
+    if not isinstance(algorithms, Mapping):
+        raise ValueError(f"algorithms={algorithms!r} is no mapping such as {{'all_reduce': 'ring'}}")  # noqa: TRY004
     for kind, algorithm in algorithms.items():
         if kind not in collectives.KINDS:
             raise ValueError(unknown("kind of collective", kind, collectives.KINDS))

@@ -14,7 +14,7 @@ VARIANTS = [
     "fat_tree,nodes=9,routing=ecmp,nodes_per_leaf=2,uplinks=4,seed=7",
     "fat_tree,nodes=9,levels=3,nodes_per_leaf=2,leaves_per_pod=2,routing=ecmp,nics=4",
     "hpn,nodes=7,nodes_per_segment=2,segments_per_pod=2",
-    "hpn,nodes=7,nodes_per_segment=2,segments_per_pod=2,routing=spray,nics=2",
+    "hpn,nodes=7,nodes_per_segment=2,segments_per_pod=2,routing=ecmp,nics=2",
     "torus,shape=2x3x4,accelerator=trainium2",
     "torus,shape=1x5,accelerator=tpu_v5e",
     "torus,shape=1",

@@ -277,7 +277,8 @@ def test_pictures_of_an_unknown_format_are_refused(tmp_path):
             "unexpected extra argument",
         ),
         (["list", "modells"], "unknown folder 'modells'; did you mean models?"),
-        (["list", "models", "plots"], "unexpected extra argument"),
+        (["list", "models", "plots"], "unknown models 'plots'"),
+        (["list", "models", "llama3_8b", "more"], "unexpected extra argument"),
     ],
 )
 def test_bad_commands(words, message):

@@ -213,7 +213,7 @@ def test_hpn_segments_pods_and_core():
 
 
 def test_hpn_counts_as_published():
-    cluster = topologies.build("hpn", nodes=256)
+    cluster = topologies.build("hpn", nodes=256, routing="ecmp")
     tors = [node for node in cluster.graph if str(node).startswith("tor")]
     assert len(tors) == 2 * 8 * 2
     assert cluster.graph.degree["tor0"] == 128 + 1

@@ -11,6 +11,7 @@ from random_programs import attempt, plans
 
 import topologies
 from simulator import simulate
+from simulator.fabrics import published
 from workloads.mesh import DeviceMesh
 from workloads.ops import P2P, Collective
 from workloads.program import Program
@@ -165,15 +166,16 @@ def _with(rank, members, collective, background):
 
 # ------------------------------------------------------------------------------------------- crowded uplinks
 
+ROCE = published().fabric("roce", "H100-SXM5").share
 PODS = topologies.build("llama3_cluster,gpus=6144")
 POD = 3072
 
 
 def test_all_gpus_of_a_pod_crossing_at_once_get_7_gb_each():
-    """1:7 oversubscribed: 50/7 GB/s for each of 3,072 GPUs, one class of ranks."""
+    """1:7 oversubscribed: 50/7 GB/s for each of 3,072 GPUs, at RoCE's share of the line; one class of ranks."""
     result = simulate(alike({"pp": 2, "dp": POD}, message("shift", "cross")), PODS)
     assert result.rank_classes == 1
-    assert S / result.step_time == pytest.approx(50e9 / 7, rel=2e-3)
+    assert S / result.step_time == pytest.approx(ROCE * 50e9 / 7, rel=2e-3)
 
 
 def test_an_eighth_of_the_gpus_of_a_pod_is_not_held_up():
@@ -185,8 +187,8 @@ def test_an_eighth_of_the_gpus_of_a_pod_is_not_held_up():
 
 
 def test_many_rings_between_pods_share_the_spine():
-    """Pairs of GPUs of two pods reduce 1 GB each: S/B with the same 50/7 GB/s."""
-    assert end(alike({"dp": 2, "tp": POD}, together("dp")), PODS) == pytest.approx(S / (50e9 / 7), rel=0.01)
+    """Pairs of GPUs of two pods reduce 1 GB each: S/B with the same 50/7 GB/s, at RoCE's share of the line."""
+    assert end(alike({"dp": 2, "tp": POD}, together("dp")), PODS) == pytest.approx(S / (ROCE * 50e9 / 7), rel=0.01)
 
 
 @pytest.mark.parametrize("flows", [4, 8, 16])

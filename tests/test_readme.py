@@ -55,6 +55,15 @@ def test_the_python_runs(tmp_path, monkeypatch, capsys):
     assert "step time" in capsys.readouterr().out
 
 
+def test_the_cluster_of_ones_own_can_be_built(tmp_path):
+    (block,) = fenced("yaml")
+    lab = tmp_path / "lab.yaml"
+    lab.write_text(block)
+    done = CliRunner().invoke(main, ["collective", "all_reduce", "--bytes", "1GiB", "--topology", str(lab)])
+    assert done.exit_code == 0
+    assert "among 20 ranks" in done.output
+
+
 def test_the_table_of_assumptions_names_every_file_that_assumes():
     _, table = README.split('begins with "Assumes"')
     table, _ = table.split("\n## ", 1)

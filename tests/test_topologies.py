@@ -77,7 +77,10 @@ def test_description_is_one_line_of_what_it_is(family):
         ("gb300_nvl72", "72 GB300 in 1 node; nvlink 900 GB/s; infiniband 72 × 800 Gb/s a node"),
         ("full_mesh", "8 MI300X in 1 node; xgmi 7 × 64 GB/s; roce 8 × 400 Gb/s a node"),
         ("torus,shape=4x4,accelerator=trainium2", "16 Trainium2 on a torus of 4x4; neuronlink 4 × 128 GB/s"),
-        ("hpn,nodes=2", "16 H800-SXM in 2 nodes; nvlink 200 GB/s; roce 16 × 200 Gb/s a node; fabric 46.88 GB/s"),
+        (
+            "hpn,nodes=2,routing=ecmp",
+            "16 H800-SXM in 2 nodes; nvlink 200 GB/s; roce 16 × 200 Gb/s a node; fabric 46.88 GB/s",
+        ),
     ],
 )
 def test_descriptions(text, description):

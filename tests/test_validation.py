@@ -86,6 +86,8 @@ def test_every_row_is_compared_or_left_out_for_a_reason(compared):
         ({"nics_per_node": 3.0}, "3 cards do not go evenly with 8"),
         ({"gpus": 13.0}, "13 accelerators do not lie evenly on 2 nodes"),
         ({"gpus": np.nan}, "not stated"),
+        ({"gpus": 16.5}, "not stated"),
+        ({"time_seconds": np.inf}, "no time"),
         ({"algorithm": "NVLS", "accelerator": "A100-SXM4-80GB"}, "no such algorithm there"),
     ],
 )
@@ -133,6 +135,12 @@ def test_files_of_ones_own(tmp_path):
         collectives.validate(mine)
     with pytest.raises(ValueError, match="cannot read"):
         collectives.validate(tmp_path / "none.csv")
+    FRAME.head(0).to_csv(mine, index=False)
+    with pytest.raises(ValueError, match="has no rows"):
+        collectives.validate(mine)
+    FRAME.head(3).assign(gpus=["8", "many", "8"]).to_csv(mine, index=False)
+    with pytest.raises(ValueError, match="row 1: gpus='many' is not a number"):
+        collectives.validate(mine)
     mine.write_text("")
     with pytest.raises(ValueError, match="cannot read"):
         collectives.validate(mine)

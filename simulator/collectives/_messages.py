@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.activity import Activity, Phase
+from simulator.activity import Activity, Phase, capped
 from simulator.demand import Demand, Floats, Ints, chips, constants, precedence, price
 from topologies import Topology
 
@@ -66,9 +66,8 @@ def phase(
         quick,
     )
     latency, least, _ = price(demand, constants(topology, demand.chips))
-    cap = np.divide(heaviest, least, out=np.full(groups, np.inf), where=least > 0)
     weight = np.divide(loaded, heaviest[group], out=np.ones(len(loaded)), where=heaviest[group] > 0)
-    return Phase(latency, heaviest, cap, group, link, weight, demand)
+    return Phase(latency, heaviest, capped(heaviest, least), group, link, weight, demand)
 
 
 def _routed(messages: Messages, topology: Topology) -> tuple[Ints, Floats, Floats, Floats]:

@@ -14,7 +14,7 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
     """Rings host by host: together they pass passes·(n−1)/n of the buffer over every edge, in passes·(n−1) steps.
 
     Over several hosts there are as many rings as the host with fewest members has, each through a card of its own.
-    Assumes that the rings share the buffer evenly.
+    Assumes that the rings share the buffer evenly, and that they follow the order of ranks, whatever the wiring.
     """
     groups = in_one_pattern(ranks, topology)
     rings = edges(collective.kind, collective.bytes, groups)

@@ -72,7 +72,7 @@ def _is_timed(subject: object) -> "TypeGuard[CollectiveTime]":
 
 
 def _curves(collective: Timed, sizes: Sequence[float], algorithms: Sequence[str]) -> list[_Line]:
-    from simulator.collective_time import time_collective
+    from simulator.collective_time import collective_curve
 
     names = [algorithms] if isinstance(algorithms, str) else list(algorithms)
     ordered = sorted(float(size) for size in sizes)
@@ -81,7 +81,7 @@ def _curves(collective: Timed, sizes: Sequence[float], algorithms: Sequence[str]
     kind, ranks, topology = collective.kind, collective.ranks.tolist(), collective.topology
     lines = []
     for name, colour in zip(names, itertools.cycle(_COLOURS), strict=False):
-        done = [time_collective(kind, bytes=size, ranks=ranks, topology=topology, algorithm=name) for size in ordered]
+        done = collective_curve(kind, sizes=ordered, ranks=ranks, topology=topology, algorithm=name)
         chosen = [each.algorithm for each in done] if name == "auto" else [name] * len(done)
         seconds, rates = [each.seconds for each in done], [each.busbw for each in done]
         lines.append(_Line(name, ordered, seconds, rates, chosen, colour))

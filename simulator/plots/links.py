@@ -3,7 +3,7 @@
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FixedLocator, PercentFormatter
 from matplotlib.transforms import ScaledTranslation
 
 from simulator.plots import Framed
@@ -49,6 +49,7 @@ def _bars(ax: Axes, rows: pandas.DataFrame) -> None:
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(max(len(rows), 1) - 0.4, -0.6)
     ax.set_xlim(0, 1.34 * max(rows["busy_share"], default=1 / 1.34))
+    ax.xaxis.set_major_locator(FixedLocator([tick for tick in ax.get_xticks() if tick <= 1]))
     ax.xaxis.set_major_formatter(PercentFormatter(1.0))
     ax.set_xlabel("busy share of the step")
     ax.spines[["top", "right", "left"]].set_visible(False)

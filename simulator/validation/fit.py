@@ -16,7 +16,7 @@ from simulator.validation.measured import Case, cases, read
 
 PRIORS: Mapping[str, Mapping[str, float]] = {
     "scale_up": {"low_latency_share": 0.3, "low_latency_step": 0.7e-6, "setup": 10e-6, "step": 1.5e-6},
-    "network": {"low_latency_share": 0.05, "setup": 10e-6, "in_switch_step": 30e-6},
+    "network": {"lone_share": 0.75, "low_latency_share": 0.05, "setup": 10e-6, "in_switch_step": 30e-6},
     "accelerators": {
         "share": 0.75,
         "pair_share": 0.75,

@@ -26,6 +26,8 @@ COLUMNS = (
     *("nics_per_node", "nic_bits_per_second", "size_bytes", "time_seconds", "notes"),
 )
 
+NUMBERS = ("gpus", "nodes", "nics_per_node", "nic_bits_per_second", "size_bytes", "time_seconds")
+
 # The one rule of what is left out: vendors' own figures and expectations; rows without a time or a size; rows whose
 # notes call the system abnormal, or the result unexplained; and systems that are not modelled, or not described well
 # enough to be built.
@@ -105,6 +107,14 @@ def read(path: str | Path | None = None) -> pd.DataFrame:
     missing = [name for name in COLUMNS if name not in frame]
     if missing:
         raise ValueError(f"{path} has no column {missing[0]!r}; needed: {', '.join(COLUMNS)}")
+    if frame.empty:
+        raise ValueError(f"{path} has no rows to compare")
+    for name in NUMBERS:
+        numbers = pd.to_numeric(frame[name], errors="coerce")
+        wrong = frame.index[numbers.isna() & frame[name].notna()]
+        if len(wrong):
+            raise ValueError(f"{path}: row {wrong[0]}: {name}={frame.loc[wrong[0], name]!r} is not a number")
+        frame[name] = numbers
     return frame
 
 
@@ -158,7 +168,7 @@ def _check_worth(row: dict[str, Any]) -> None:
         raise LeftOutError(f"a vendor's or provider's own figure ({row['quality']})")
     if row["collective"] not in KINDS:
         raise LeftOutError(f"not a collective of this network model ({row['collective']})")
-    if not (row["time_seconds"] > 0 and row["size_bytes"] > 0):
+    if not (0 < row["time_seconds"] < math.inf and 0 < row["size_bytes"] < math.inf):
         raise LeftOutError("no time or no size published")
     if row["series"] in UNEXPLAINED:
         raise LeftOutError("the collectors of the data call the result unexplained")
@@ -166,7 +176,7 @@ def _check_worth(row: dict[str, Any]) -> None:
         raise LeftOutError(f"the source calls the system abnormal ({abnormal})")
     if row["accelerator"] not in SERVERS:
         raise LeftOutError(f"no server of this accelerator is modelled ({row['accelerator']})")
-    if not (row["gpus"] > 1 and row["nodes"] >= 1):
+    if not (row["gpus"] > 1 and row["nodes"] >= 1 and row["gpus"] % 1 == row["nodes"] % 1 == 0):
         raise LeftOutError("the number of accelerators or nodes is not stated, or is one")
 
 

@@ -50,9 +50,11 @@ def build(
     segment = servers.gpus * check_size("nodes_per_segment", nodes_per_segment, MAXIMUM_DEVICES)
     pod = segment * check_size("segments_per_pod", segments_per_pod, MAXIMUM_DEVICES)
     check_choice("routing", routing, ("spray", "ecmp"))
+    check_size("planes", planes, limit=16)
+    check_seed(seed)
     network = _network(servers, devices, segment, pod)
     if routing == "ecmp":
-        network = parallel(network, "tor", check_size("planes", planes, limit=16), check_seed(seed))
+        network = parallel(network, "tor", planes, seed)
     paths = {"planes": planes, "routing": routing, "seed": seed}
     sizes = {"nodes_per_segment": nodes_per_segment, "segments_per_pod": segments_per_pod}
     name = title(build, nodes=nodes, **paths, **sizes, **servers.beside(SERVERS))

@@ -18,7 +18,8 @@ class Torus:
 
     `upward` and `downward` [dimensions, chips] are the links by which a chip reaches the next and the previous one in
     a dimension, -1 where that has one chip. Both are the same link where it has two. `hosts` is one scale-up domain.
-    Routes go by the first dimension first; with two equally short ways round a ring, by the upward one.
+    Routes go by the first dimension first; with two equally short ways round a ring, every other chip takes the upward
+    one, so that both carry alike.
     """
 
     links: Links
@@ -59,12 +60,12 @@ class Torus:
         return flat(np.stack(columns, axis=1) if columns else np.empty((len(sources), 0), np.int64))
 
     def _steps(self, sources: Integers, destinations: Integers) -> Iterator[Integers]:
-        here = sources
+        here, odd = sources, np.sum(np.unravel_index(sources, self.shape), axis=0) % 2
         strides = np.append(np.cumprod(self.shape[:0:-1])[::-1], 1).astype(np.int64)
         for dimension, (size, stride) in enumerate(zip(self.shape, strides.tolist(), strict=True)):
             place = here // stride % size
             ahead = (destinations // stride % size - place) % size
-            up = 2 * ahead <= size
+            up = (2 * ahead < size) | ((2 * ahead == size) & (odd == 0))
             left = np.where(up, ahead, size - ahead)
             turn = np.where(up, 1, -1)
             for step in range(size // 2):
