@@ -65,7 +65,7 @@ def price(demand: Demand, constant: Callable[[str], Floats]) -> Price:
     free = _busiest(demand.line_seconds / constant("share"))
     bulk = free if demand.share == "share" else _busiest(demand.line_seconds / constant(demand.share))
     quick = _busiest(demand.line_seconds / (constant("share") * constant("low_latency_share")))
-    in_switch = demand.share == "in_switch_share"
+    in_switch = demand.share.startswith("in_switch")
     launch, setup, ramp = (
         np.max(constant(name) * used, axis=1, initial=0.0) if demand.starts else 0.0 * free
         for name in ("launch", "setup", "in_switch_ramp" if in_switch else "ramp")

@@ -44,7 +44,8 @@ class Fabric:
 
     The share is `share` where rings or trees go through every card of a host, `lone_share` for a single ring or tree
     across hosts, `pair_share` for messages between all pairs, `message_share` for a single message, `in_switch_share`
-    where switches reduce, with a ramp and steps across networks of their own. Times in seconds; `sm_share` is the share
+    where switches reduce (`in_switch_tree_share` where trees between hosts take turns with them), with a ramp and steps
+    across networks of their own. Times in seconds; `sm_share` is the share
     of an accelerator's SMs that its kernels hold.
     """
 
@@ -53,6 +54,7 @@ class Fabric:
     lone_share: float = 1.0
     message_share: float = 1.0
     in_switch_share: float = 1.0
+    in_switch_tree_share: float = 1.0
     low_latency_share: float = 1.0
     launch: float = 0.0
     setup: float = 0.0
@@ -66,7 +68,15 @@ class Fabric:
 
 
 IDEAL = Fabric()
-SHARES = ("share", "pair_share", "lone_share", "message_share", "in_switch_share", "low_latency_share")
+SHARES = (
+    "share",
+    "pair_share",
+    "lone_share",
+    "message_share",
+    "in_switch_share",
+    "in_switch_tree_share",
+    "low_latency_share",
+)
 """Constants of which the slowest member of a mixed group has the least; of the times it has the greatest."""
 
 OF_ACCELERATORS = ("launch", "ramp", "in_switch_ramp")
@@ -76,6 +86,7 @@ SAME_AS = (
     ("lone_share", "share"),
     ("pair_share", "share"),
     ("in_switch_share", "share"),
+    ("in_switch_tree_share", "in_switch_share"),
     ("message_share", "pair_share"),
     ("in_switch_ramp", "ramp"),
     ("in_switch_step", "step"),

@@ -22,7 +22,9 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
             f"{ranks.shape[1]} members are on {len(groups.counts)} hosts of {topology.name}"
         )
     messages = [*inside(collective.bytes, groups), tree_messages(collective.bytes, groups)]
-    return activity("in_switch_tree", [phase(topology, ranks, messages, passes=2, share="in_switch_share")], topology)
+    return activity(
+        "in_switch_tree", [phase(topology, ranks, messages, passes=2, share="in_switch_tree_share")], topology
+    )
 
 
 def able(groups: Groups, topology: Topology, *, ideal: bool = True) -> Bools:

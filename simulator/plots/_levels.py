@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.demand import Ints
-from simulator.placements import NETWORK, families
+from simulator.placements import OUTSIDE, families
 from simulator.plots._sketch import weak_links
 from topologies import Topology
 
@@ -73,7 +73,7 @@ def _span(topology: Topology, heights: Ints, hosts: Ints) -> tuple[Ints, Ints]:
 def _inside(topology: Topology, heights: Ints, single: Bools) -> Bools:
     """Which nodes are switches within a host: no network reaches them, nor anything above them."""
     links = topology.links
-    network = np.array([kind in NETWORK for kind in links.kinds])[links.codes]
+    network = np.array([kind in OUTSIDE for kind in links.kinds])[links.codes]
     inside = single & (heights > 0)
     inside[links.heads[network]] = False
     inside[links.tails[network]] = False
