@@ -7,9 +7,13 @@ from itertools import pairwise
 
 import networkx as nx
 import numpy as np
+import pytest
+from hypothesis import settings
 
+import topologies
 from simulator import collectives
 from simulator.activity import Activity
+from simulator.collective_time import time_collective
 from topologies import Topology, accelerators
 from topologies.hierarchy import Tier, blocks, chain, cluster, gpus, mesh
 from topologies.link import Link
@@ -224,3 +228,26 @@ LEGAL = {
 
 OWN_PATHS = {("tree", "torus"), ("tree", "part of a torus"), ("tree", "two leaves"), ("in_switch_tree", "two leaves")}
 """Where links crossed depend on which member a tree puts where, of which the definition says nothing."""
+
+S = 1e9
+KIBI, GIBI = 2**10, 2**30
+STEADY = settings(max_examples=25, derandomize=True, deadline=None)
+RING_KINDS = list(PASSES.items())
+ORDERED = ("recursive", "send_receive", "torus")
+"""Algorithms whose partners follow from the order of ranks."""
+
+
+def exactly(value):
+    return pytest.approx(value, rel=1e-12)
+
+
+def flat(ranks, bandwidth=50e9, latency=0.0):
+    """One switch, every rank a host of its own."""
+    return topologies.build("flat", ranks=ranks, bandwidth=bandwidth, latency=latency)
+
+
+def timed(kind, size, topology, ranks=None, algorithm="auto"):
+    """Among some ranks, or among all."""
+    topology = topologies.build(topology) if isinstance(topology, str) else topology
+    ranks = range(topology.size) if ranks is None else ranks
+    return time_collective(kind, bytes=size, ranks=ranks, topology=topology, algorithm=algorithm)

@@ -4,43 +4,26 @@ import numpy as np
 import pytest
 from collective_cases import (
     DOES,
+    GIBI,
+    KIBI,
     LAYOUTS,
     LEGAL,
+    ORDERED,
     PASSES,
+    STEADY,
+    S,
     built,
     bytes_on_links,
+    exactly,
+    flat,
     seconds,
+    timed,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import topologies
-from simulator.collective_time import time_collective
 from topologies import accelerators
-
-S = 1e9
-KIBI, GIBI = 2**10, 2**30
-STEADY = settings(max_examples=25, derandomize=True, deadline=None)
-RING_KINDS = list(PASSES.items())
-ORDERED = ("recursive", "send_receive", "torus")
-"""Algorithms whose partners follow from the order of ranks."""
-
-
-def exactly(value):
-    return pytest.approx(value, rel=1e-12)
-
-
-def flat(ranks, bandwidth=50e9, latency=0.0):
-    """One switch, every rank a host of its own."""
-    return topologies.build("flat", ranks=ranks, bandwidth=bandwidth, latency=latency)
-
-
-def timed(kind, size, topology, ranks=None, algorithm="auto"):
-    """Among some ranks, or among all."""
-    topology = topologies.build(topology) if isinstance(topology, str) else topology
-    ranks = range(topology.size) if ranks is None else ranks
-    return time_collective(kind, bytes=size, ranks=ranks, topology=topology, algorithm=algorithm)
-
 
 # ------------------------------------------------------------------------------------------- metamorphic
 

@@ -12,41 +12,21 @@ from collective_cases import (
     LEGAL,
     OWN_PATHS,
     PASSES,
+    RING_KINDS,
     Layout,
+    S,
     built,
     bytes_on_links,
+    exactly,
+    flat,
     ideal_torus,
     seconds,
     servers,
+    timed,
 )
-from hypothesis import settings
 
 import topologies
 from simulator import collectives
-from simulator.collective_time import time_collective
-
-S = 1e9
-KIBI, GIBI = 2**10, 2**30
-STEADY = settings(max_examples=25, derandomize=True, deadline=None)
-RING_KINDS = list(PASSES.items())
-ORDERED = ("recursive", "send_receive", "torus")
-"""Algorithms whose partners follow from the order of ranks."""
-
-
-def exactly(value):
-    return pytest.approx(value, rel=1e-12)
-
-
-def flat(ranks, bandwidth=50e9, latency=0.0):
-    """One switch, every rank a host of its own."""
-    return topologies.build("flat", ranks=ranks, bandwidth=bandwidth, latency=latency)
-
-
-def timed(kind, size, topology, ranks=None, algorithm="auto"):
-    """Among some ranks, or among all."""
-    topology = topologies.build(topology) if isinstance(topology, str) else topology
-    ranks = range(topology.size) if ranks is None else ranks
-    return time_collective(kind, bytes=size, ranks=ranks, topology=topology, algorithm=algorithm)
 
 
 def test_the_tables_of_algorithms_agree():
