@@ -93,7 +93,7 @@ def constants(
     """
     fabrics = fabrics or published()
     names, kinds = accelerators(topology), topology.links.kinds
-    rows = [fabrics.fabrics(kinds, chip) for chip in names]
+    rows = [fabrics.of_kinds(kinds, chip) for chip in names]
 
     def constant(name: str) -> Floats:
         table = np.array([[getattr(each, name) for each in row] for row in rows], float)
@@ -130,7 +130,7 @@ def achievable_bandwidth(topology: Topology) -> Floats:
 
 def _achievable_bandwidth(topology: Topology) -> Floats:
     names, links = accelerators(topology), topology.links
-    shares = np.array([[each.share for each in published().fabrics(links.kinds, chip)] for chip in names])
+    shares = np.array([[each.share for each in published().of_kinds(links.kinds, chip)] for chip in names])
     if len(names) == 1:
         return np.asarray(links.bandwidth * shares[0, links.codes])
     number = {name: index for index, name in enumerate(names)}

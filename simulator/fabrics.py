@@ -152,7 +152,7 @@ class Fabrics:
         place = self.keys(kind, accelerator).get("in_switch_share")
         return place is None or (kind in SCALE_UP and place[2] == "in_switch_share")
 
-    def fabrics(self, kinds: Sequence[str], accelerator: str) -> list[Fabric]:
+    def of_kinds(self, kinds: Sequence[str], accelerator: str) -> list[Fabric]:
         """The constants of all kinds of links of a topology as an accelerator's library uses them.
 
         Links between switches reach the share of the slowest transport that they carry, and add no time of their own.
