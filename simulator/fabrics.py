@@ -43,10 +43,10 @@ class Fabric:
     carry flags beside the data, and go through few of the channels.
 
     The share is `share` where rings or trees go through every card of a host, `lone_share` for a single ring or tree
-    across hosts, `pair_share` for messages between all pairs, `message_share` for a single message, `in_switch_share`
-    where switches reduce (`in_switch_tree_share` where trees between hosts take turns with them), with a ramp and steps
-    across networks of their own. Times in seconds; `sm_share` is the share
-    of an accelerator's SMs that its kernels hold.
+    across hosts, `pair_share` for messages between all pairs, `message_share` for a single message. Where switches
+    reduce it is `in_switch_share`, or `in_switch_tree_share` where trees between hosts take turns with them, and ramp
+    and steps across networks are others, too. Times in seconds; `sm_share` is the share of an accelerator's SMs that
+    its kernels hold.
     """
 
     share: float = 1.0
@@ -67,7 +67,6 @@ class Fabric:
     sm_share: float = 0.0
 
 
-IDEAL = Fabric()
 SHARES = (
     "share",
     "pair_share",

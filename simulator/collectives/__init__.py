@@ -1,8 +1,7 @@
 """Collective algorithms, one file each: what a collective on a group asks of the links.
 
-`build(collective, ranks, topology)` takes one group, shape (members,), or many of one size, shape
-(groups, members), and returns one Activity for all of them. It raises ValueError where the algorithm
-does not fit the collective or the group.
+The `build(collective, ranks, topology)` of a file takes many groups of one size, shape (groups, members), and returns
+one Activity for all of them. It raises ValueError where the algorithm does not fit the collective or the groups.
 """
 
 from collections.abc import Iterator
@@ -37,7 +36,7 @@ def bus_factor(kind: str, members: int) -> float:
 
 
 def build(algorithm: str, collective: Collective | P2P, ranks: Ints, topology: Topology) -> Activity:
-    """The activity of a collective with a named algorithm."""
+    """The activity of a collective with a named algorithm, on one group, shape (members,), or on many."""
     activity: Activity = FOLDER.build(algorithm, collective, np.atleast_2d(ranks), topology)
     return activity
 
@@ -77,6 +76,7 @@ def candidates(kind: str, groups: Groups, ranks: Ints, topology: Topology) -> It
     """Which algorithms libraries consider: indices of groups, and the names for them.
 
     Reduction in switches is considered where the hardware is known for it; direct exchange, where there is no switch.
+    What is not here is taken by name only.
     """
     from simulator.collectives import direct, in_switch_tree, torus
 

@@ -39,8 +39,12 @@ class Groups:
         """Whether every host has equally many."""
         return len(set(self.counts)) == 1
 
+    def hosts(self) -> list[Ints]:
+        """The members of each host, (groups, members of that host)."""
+        return np.split(self.members, np.cumsum(self.counts)[:-1], axis=1)
+
     def by_host(self) -> Ints:
-        """Members of shape (groups, hosts, members of a host)."""
+        """Members of shape (groups, hosts, members of a host), where every host has equally many."""
         return self.members.reshape(len(self.members), len(self.counts), -1)
 
     def ports(self) -> Ints:

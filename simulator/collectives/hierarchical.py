@@ -50,10 +50,9 @@ def _levels(collective: Collective, groups: Groups) -> list[Messages]:
 def inside(kind: str, size: float, groups: Groups) -> list[Messages]:
     """Rings inside every host, all at once; for an all-reduce its two halves."""
     halves = ["reduce_scatter", "all_gather"] if kind == "all_reduce" else [kind]
-    hosts = np.split(groups.members, np.cumsum(groups.counts)[:-1], axis=1)
     found = []
     for half in halves:
-        rings = [edges(half, size, Groups(host, (host.shape[1],))) for host in hosts]
+        rings = [edges(half, size, Groups(host, (host.shape[1],))) for host in groups.hosts()]
         if groups.even:
             ends = [
                 np.concatenate([getattr(ring, end) for ring in rings], axis=1) for end in ("sources", "destinations")

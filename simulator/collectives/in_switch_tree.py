@@ -29,12 +29,12 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
 
 def able(groups: Groups, topology: Topology, *, ideal: bool = True) -> Bools:
     """Which groups have a switch that reduces in each of their hosts; `ideal` ones can if they are to."""
-    return np.asarray(np.all([reduces_in_switch(part, topology, ideal=ideal) for part in _hosts(groups)], axis=0))
+    return np.asarray(np.all([reduces_in_switch(part, topology, ideal=ideal) for part in groups.hosts()], axis=0))
 
 
 def inside(size: float, groups: Groups) -> list[Messages]:
     """In-switch reduction of every host, all at once, as one step."""
-    parts = [around(size, part) for part in _hosts(groups)]
+    parts = [around(size, part) for part in groups.hosts()]
     sources, destinations = (
         np.concatenate(each, axis=1)
         for each in ([part.sources for part in parts], [part.destinations for part in parts])
@@ -42,8 +42,3 @@ def inside(size: float, groups: Groups) -> list[Messages]:
     if groups.even:
         return [Messages(parts[0].carried, 1, sources, destinations)]
     return [Messages(part.carried, 1 / len(parts), part.sources, part.destinations) for part in parts]
-
-
-def _hosts(groups: Groups) -> list[Ints]:
-    """The members of each host, (groups, members of that host)."""
-    return np.split(groups.members, np.cumsum(groups.counts)[:-1], axis=1)
