@@ -22,9 +22,11 @@ class Op:
 class Compute(Op):
     """A kernel: useful FLOPs, the memory traffic it cannot avoid, and its shape.
 
-    `kind` names the kernel's cost model: gemm, attention, attention_backward, elementwise, optimizer …
-    `flops` are model FLOPs; what a kernel recomputes inside itself is its cost model's business.
-    `shape` is (m, n, k) for a GEMM, (tokens, sequence, heads, head_dim) for attention.
+    `kind` names the kernel's cost model: gemm, attention, attention_backward, norm, optimizer …
+    `flops` are model FLOPs; what a kernel computes beside them is its cost model's business. `shape` is (m, n, k) for
+    a GEMM, (groups, m, n, k) for a batched or grouped one, (tokens, span, heads, head_dim) for attention, where a
+    query reaches `span` keys at most: the sequence, or its window. `variant` says which of several implementations
+    runs, `recompute` that it repeats what the forward pass has already computed.
     """
 
     stream: str = "compute"
@@ -34,6 +36,8 @@ class Compute(Op):
     write_bytes: float = 0.0
     dtype: str = "bf16"
     shape: tuple[float, ...] = ()
+    variant: str = ""
+    recompute: bool = False
 
     def __post_init__(self) -> None:
         _check_amounts(self.name, flops=self.flops, read_bytes=self.read_bytes, write_bytes=self.write_bytes)
