@@ -54,7 +54,7 @@ def ranks(result: "Result") -> pd.DataFrame:
 
 
 def memory(result: "Result") -> pd.DataFrame:
-    """One row per rank class: bytes in named columns, their sum, and what the accelerator offers."""
+    """One row per rank class: bytes at the peak in named columns, their sum, and what the accelerator offers."""
     rank_classes = result.timeline.quotient.rank_classes
     frame = pd.DataFrame(
         {
@@ -65,6 +65,16 @@ def memory(result: "Result") -> pd.DataFrame:
     rows = pd.DataFrame(list(result.memory)).add_suffix("_bytes").fillna(0.0)
     total, usable = rows.sum(axis=1), list(result.usable_memory)
     return pd.concat([frame, rows], axis=1).assign(total_bytes=total, usable_bytes=usable, fits=total <= usable)
+
+
+def memory_items(result: "Result") -> pd.DataFrame:
+    """One row per rank class and item of its memory at the peak: row, part of the model or module, bytes."""
+    program, rows = result.program, []
+    for rank_class, place in zip(result.timeline.quotient.rank_classes, result.memory_places, strict=True):
+        if place in program.memory:
+            peak = program.memory[place].peak(program.orders[place])
+            rows += [(rank_class.rank, rank_class.ranks, *item, size) for item, size in peak.items()]
+    return pd.DataFrame(rows, columns=["rank", "ranks_in_class", "row", "part", "bytes"])
 
 
 def collectives(result: "Result") -> pd.DataFrame:
@@ -130,6 +140,7 @@ FRAMES: dict[str, Callable[["Result"], pd.DataFrame]] = {
     "actions": actions,
     "ranks": ranks,
     "memory": memory,
+    "memory_items": memory_items,
     "collectives": collectives,
     "links": links,
     "placement": placement,

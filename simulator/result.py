@@ -114,12 +114,16 @@ class Result:
 
     @cached_property
     def memory(self) -> tuple[Mapping[str, float], ...]:
-        """Bytes in named rows, for the representative of each rank class."""
-        program, rows = self.program, []
-        for rank_class in self.timeline.quotient.rank_classes:
-            place = program.mesh.coordinates(rank_class.rank)
-            rows.append(program.memory.get(tuple(place.get(axis, 0) for axis in program.varies), {}))
-        return tuple(rows)
+        """Bytes in named rows at the peak, for the representative of each rank class."""
+        program = self.program
+        rows = {place: each.rows(program.orders[place]) for place, each in program.memory.items()}
+        return tuple(rows.get(place, {}) for place in self.memory_places)
+
+    @cached_property
+    def memory_places(self) -> tuple[tuple[int, ...], ...]:
+        """Where the representative of each rank class stands in the program's `memory` and `orders`."""
+        places = [self.program.mesh.coordinates(each.rank) for each in self.timeline.quotient.rank_classes]
+        return tuple(tuple(place.get(axis, 0) for axis in self.program.varies) for place in places)
 
     @property
     def peak_memory(self) -> float:

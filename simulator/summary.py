@@ -55,10 +55,7 @@ def verdict(result: "Result") -> str:
     if over[worst] <= 0:
         return f"{budget}: fits"
     row, size = max(rows.items(), key=lambda item: item[1])
-    place = result.program.mesh.coordinates(rank_class.rank)
-    freed = result.program.savings.get(tuple(place.get(axis, 0) for axis in result.program.varies), 0.0)
-    advice = f"; recompute=full would free {freed / GIGA:.1f} GB" if freed > 0 else ""
-    return f"{budget}: does not fit; the largest row is {row}, {size / GIGA:.1f} GB{advice}"
+    return f"{budget}: does not fit; the largest row is {row}, {size / GIGA:.1f} GB"
 
 
 def _rows(result: "Result") -> Iterator[Row]:

@@ -73,9 +73,7 @@ def test_without_zero_it_does_not_fit_and_the_summary_says_why(main_job):
     line = next(line for line in str(result).splitlines() if "memory" in line)
     worst = max(result.memory, key=lambda rows: sum(rows.values()))
     row = max(worst, key=worst.get)
-    freed = max(result.program.savings.values()) / 1e9
-    assert f"does not fit; the largest row is {row}, {worst[row] / 1e9:.1f} GB; recompute=full would free" in line
-    assert 0 < float(line.split("would free ")[1].removesuffix(" GB")) <= freed + 0.05
+    assert f"does not fit; the largest row is {row}, {worst[row] / 1e9:.1f} GB" in line
     ours, theirs = (each.to_frame("memory", expand=True)["optimizer_bytes"] for each in (result, main_job))
     assert result.peak_memory - main_job.peak_memory == pytest.approx((ours - theirs).max(), rel=0.1)
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
+from workloads.footprint import Footprint
 from workloads.mesh import DeviceMesh
 from workloads.ops import Op
 
@@ -46,8 +47,7 @@ class Program:
 
     `orders` maps the coordinates on the axes `varies` to what such a rank replays, in program order.
     `model_flops`, counted by `convention`, and `recompute_flops` are totals over all ranks, of `precision`;
-    `memory` holds bytes per rank in named rows and `savings` what full recomputation would free, keyed like
-    `orders`.
+    `memory` says what a rank's memory holds, keyed like `orders`.
     """
 
     mesh: DeviceMesh
@@ -59,8 +59,7 @@ class Program:
     precision: str = "bf16"
     convention: str = "causal"
     tokens: int = 0
-    memory: Mapping[tuple[int, ...], Mapping[str, float]] = field(default_factory=dict)
-    savings: Mapping[tuple[int, ...], float] = field(default_factory=dict)
+    memory: Mapping[tuple[int, ...], Footprint] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     cache: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 

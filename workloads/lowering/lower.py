@@ -7,7 +7,7 @@ from workloads.layers import forward
 from workloads.lowering.bodies import Bodies, Ends
 from workloads.lowering.finish import closing_ops
 from workloads.lowering.messages import Hops
-from workloads.memory import memory_rows, recompute_savings
+from workloads.memory import footprints
 from workloads.ops import Compute, Op
 from workloads.program import Block, BlockKey, Program, Replay
 
@@ -58,8 +58,7 @@ class _Lowering:
             precision=step.precision,
             convention=step.convention,
             tokens=step.tokens,
-            memory=memory_rows(step),
-            savings=recompute_savings(step),
+            memory=footprints(step),
             warnings=step.warnings,
         )
 

@@ -1,0 +1,89 @@
+"""What a rank's memory holds in the course of a step, as items of so many bytes."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Item(NamedTuple):
+    """A line of the account: its row, such as activations, and the part of the model or the module it belongs to."""
+
+    row: str
+    part: str = ""
+
+
+Items = Mapping[Item, float]
+"""Bytes of items."""
+Order = Iterable[tuple[tuple[int, str, str], int]]
+"""What a rank replays: ((stage, kind, variant), microbatch), the entries of a program's orders."""
+ACTIONS = ("F", "B", "I", "W")
+"""Kinds of blocks that compute a microbatch."""
+RELEASES = ("B", "W")
+"""Kinds at whose end a microbatch is no longer in flight on its stage."""
+
+
+class Moment(NamedTuple):
+    """While an action runs: the microbatches in flight on each stage, and the action as (stage, kind)."""
+
+    flying: Mapping[int, int]
+    action: tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """The memory of a rank: bytes of items that are there for the whole step, or for a while.
+
+    `resident` are there all along; `held[stage]` for every microbatch in flight on a stage, from the start of its F to
+    the end of its B (or W); `working[stage, kind]` while an action of that kind runs on the stage.
+
+    >>> footprint = Footprint(
+    ...     {Item("parameters"): 10.0}, {0: {Item("activations"): 3.0}}, {(0, "B"): {Item("activations"): 1.0}}
+    ... )
+    >>> footprint.rows([((0, kind, "only"), number) for kind, number in (("F", 0), ("F", 1), ("B", 0), ("B", 1))])
+    {'parameters': 10.0, 'activations': 7.0}
+    """
+
+    resident: Items
+    held: Mapping[int, Items] = field(default_factory=dict)
+    working: Mapping[tuple[int, str], Items] = field(default_factory=dict)
+
+    def moments(self, order: Order) -> Iterator[Moment]:
+        """The moments of an order, one for each action."""
+        flying: dict[int, int] = {}
+        for (stage, kind, _), _ in order:
+            if kind == "F":
+                flying[stage] = flying.get(stage, 0) + 1
+            if kind in ACTIONS:
+                yield Moment(flying.copy(), (stage, kind))
+            if kind in RELEASES:
+                flying[stage] -= 1
+
+    def items(self, moment: Moment | None = None) -> dict[Item, float]:
+        """Bytes of all items at a moment; without one, of those that are always there."""
+        found = dict(self.resident)
+        if moment is None:
+            return found
+        for stage, count in moment.flying.items():
+            for item, size in self.held.get(stage, {}).items():
+                found[item] = found.get(item, 0.0) + count * size
+        for item, size in self.working.get(moment.action, {}).items():
+            found[item] = found.get(item, 0.0) + size
+        return found
+
+    def peak(self, order: Order) -> dict[Item, float]:
+        """Bytes of all items at the moment of an order when they are most in all, the first such moment."""
+        held = {stage: sum(items.values()) for stage, items in self.held.items()}
+        working = {action: sum(items.values()) for action, items in self.working.items()}
+
+        def total(moment: Moment) -> float:
+            flying = sum(count * held.get(stage, 0.0) for stage, count in moment.flying.items())
+            return flying + working.get(moment.action, 0.0)
+
+        return self.items(max(self.moments(order), key=total, default=None))
+
+    def rows(self, order: Order) -> dict[str, float]:
+        """Bytes of all rows at the peak."""
+        rows: dict[str, float] = {}
+        for (row, _), size in self.peak(order).items():
+            rows[row] = rows.get(row, 0.0) + size
+        return rows
