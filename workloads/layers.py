@@ -4,24 +4,16 @@ Forward, a Llama layer is: norm, [enter], query-key-value product, rotary embedd
 [leave], residual; norm, [enter], gate and up in one product, activation, product, [leave], residual.
 """
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
-from workloads.modules import (
-    Attention,
-    Boundary,
-    Channels,
-    Lookup,
-    Loss,
-    Matmul,
-    Microbatch,
-    Module,
-    Pointwise,
-    Split,
-    Traffic,
-)
-from workloads.ops import Op
+from workloads.attention import Attention
+from workloads.microbatch import Microbatch
+from workloads.modules import Boundary, Channels, Lookup, Loss, Matmul, Module, Pointwise, Split, Traffic
+from workloads.ops import Compute, Op
+from workloads.recompute import Target
 from workloads.transformer import Transformer
 
 
@@ -38,31 +30,72 @@ class Layer:
         return sum(module.parameters for module in self.modules)
 
     @property
-    def saved(self) -> float:
-        """Elements per token kept from forward to backward; the loss is accounted with the logits."""
-        return sum(module.saved for module in self.modules)
+    def narrow_weights(self) -> float:
+        """Elements of the weights that are multiplied in the precision's own format for GEMMs."""
+        return sum(module.weights for module in self.modules if isinstance(module, Matmul) and module.narrow)
 
     @property
     def logits(self) -> float:
         """Logits per token on this rank."""
         return sum(module.vocab for module in self.modules if isinstance(module, Loss))
 
+    def saved(self, microbatch: Microbatch, targets: Sequence[Target] = ()) -> dict[str, float]:
+        """Bytes that each module keeps from forward to backward; the loss is accounted with the logits.
+
+        Of what is recomputed only the first input is kept.
+        """
+        kept = {each.name: each.saved_input(microbatch) + each.saved_inner(microbatch) for each in self.modules}
+        for stretch in stretches(self, targets):
+            inside = [each for each in stretch.modules if each.saved_input(microbatch)]
+            for each in inside:
+                kept[each.name] = each.saved_input(microbatch) if each is inside[0] else 0.0
+            if stretch.drops_output:
+                user = self.modules[stretch.user]
+                kept[user.name] -= user.saved_input(microbatch)
+        return kept
+
     def split(self, split: Split) -> "Layer":
         """The part of one rank under a tensor split."""
         return Layer(self.kind, tuple(module.split(split) for module in self.modules))
+
+    def eager(self) -> Self:
+        """The same without kernel fusion."""
+        modules = tuple(each.eager() if isinstance(each, Pointwise) else each for each in self.modules)
+        return dataclasses.replace(self, modules=modules)
+
+
+class Stretch(NamedTuple):
+    """Neighbouring modules of a layer that are recomputed; `user` is the index of the module that uses their output."""
+
+    modules: tuple[Module, ...]
+    user: int
+    drops_output: bool
+
+
+def stretches(layer: Layer, targets: Sequence[Target]) -> Iterator[Stretch]:
+    """Where a layer has what is to be recomputed."""
+    for target in targets:
+        places = [index for index, module in enumerate(layer.modules) if module.name in target.modules]
+        if places:
+            after = range(places[-1] + 1, len(layer.modules))
+            user = next(index for index in after if not isinstance(layer.modules[index], Boundary))
+            yield Stretch(tuple(layer.modules[index] for index in places), user, target.drops_output)
+
+
+Part = Literal["forward", "again", "input", "weight"]
 
 
 class Task(NamedTuple):
     """An op of a layer before it has its place in a block.
 
     `data` names the ops of the layer whose output it uses; "" is what the neighbouring layer hands over.
-    `part` tells forward work, input gradients and weight gradients apart. `uses` are the parameters it reads,
-    `completes` those whose gradient is ready after it.
+    `part` tells forward work, its repetition, input gradients and weight gradients apart. `uses` are the parameters it
+    reads, `completes` those whose gradient is ready after it.
     """
 
     op: Op
     data: tuple[str, ...]
-    part: Literal["forward", "input", "weight"] = "forward"
+    part: Part = "forward"
     uses: float = 0
     completes: float = 0
 
@@ -78,33 +111,53 @@ def forward(layer: Layer, microbatch: Microbatch) -> list[Task]:
     return tasks
 
 
-def transformer_layer(model: Transformer) -> Layer:
-    """Attention and feed-forward network of one layer, unsplit.
+def again(modules: Sequence[Module], microbatch: Microbatch) -> Iterator[Task]:
+    """The forward of some modules once more, from an input that was kept."""
+    flow: tuple[str, ...] = ()
+    for module in modules:
+        for op in module.forward(microbatch):
+            renamed = dataclasses.replace(op, name=f"recompute.{op.name}")
+            repeated = dataclasses.replace(renamed, recompute=True) if isinstance(renamed, Compute) else renamed
+            yield Task(repeated, flow, "again", uses=module.parameters)
+            flow = (repeated.name,)
+
+
+def transformer_layer(model: Transformer, attention: str = "flash") -> Layer:
+    """Attention and feed-forward network of one layer, unsplit, with an implementation of the attention core.
 
     >>> from workloads import models
     >>> layer = transformer_layer(models.build("llama3_8b"))
     >>> [module.name for module in layer.modules if isinstance(module, Matmul)], layer.parameters
     (['qkv', 'proj', 'gate_up', 'down'], 218112000)
     """
-    return Layer("layer", (*_attention(model), *_feed_forward(model)))
+    return Layer("layer", (*_attention(model, attention), *_feed_forward(model)))
 
 
 def embedding(model: Transformer) -> Layer:
     """Token embedding, and learned positions where the model has them."""
     h = model.hidden
     positions = Pointwise("positions", "sequence", Traffic(2 * h, h, h, h), weights=model.positions * h)
-    modules = (Lookup("lookup", model.vocab, h), Boundary("leave", h, "leave"), positions)
-    return Layer("embedding", modules if model.positions else modules[:2])
+    modules = (
+        Lookup("lookup", model.vocab, h),
+        Boundary("leave", h, "leave"),
+        *((positions,) if model.positions else ()),
+        *((_dropout(h, "dropout"),) if model.dropout else ()),
+    )
+    return Layer("embedding", modules)
 
 
 def head(model: Transformer, *, owned: bool = True) -> Layer:
-    """Final norm, logits and loss; `owned=False` where the weight is the embedding's on the same rank."""
-    logits = Matmul("logits", (Channels(model.vocab, model.vocab),), model.hidden, "column", owned=owned)
+    """Final norm, logits and loss; `owned=False` where the weight is the embedding's on the same rank.
+
+    Assumes that logits are never computed in a narrow format, as in Megatron-LM and Transformer Engine.
+    """
+    outputs = (Channels(model.vocab, model.vocab),)
+    logits = Matmul("logits", outputs, model.hidden, "column", owned=owned, narrow=False)
     modules = (_norm(model, "norm"), Boundary("enter", model.hidden, "enter"), logits, Loss("loss", model.vocab))
     return Layer("head", modules)
 
 
-def _attention(model: Transformer) -> Iterable[Module]:
+def _attention(model: Transformer, implementation: str) -> Iterable[Module]:
     """Norm, query-key-value projection, attention core, output projection, residual."""
     h, d = model.hidden, model.head_dim
     query = Channels(model.heads * d, model.heads)
@@ -114,10 +167,10 @@ def _attention(model: Transformer) -> Iterable[Module]:
     yield Boundary("enter1", h, "enter")
     yield Matmul("qkv", (query, pair), h, "column", model.bias)
     yield Pointwise("qkv_bias" if model.positions else "rope", "tensor", Traffic(width, width, width, width))
-    yield Attention("attention", model.heads, model.kv_heads, d)
+    yield Attention("attention", model.heads, model.kv_heads, d, model.mask, implementation, model.dropout)
     yield Matmul("proj", (Channels(h, h),), model.heads * d, "row", model.bias)
     yield Boundary("leave1", h, "leave")
-    yield _residual(h, "residual1")
+    yield _residual(model, "residual1")
 
 
 def _feed_forward(model: Transformer) -> Iterable[Module]:
@@ -127,18 +180,29 @@ def _feed_forward(model: Transformer) -> Iterable[Module]:
     yield _norm(model, "norm2")
     yield Boundary("enter2", h, "enter")
     yield Matmul("gate_up" if model.gated else "up", (Channels(up, ffn),), h, "column", model.bias)
-    yield Pointwise("activation", "tensor", traffic, kept=up)
+    yield Pointwise("activation", "tensor", traffic, kept=up, kind="activation")
     yield Matmul("down", (Channels(h, h),), ffn, "row", model.bias)
     yield Boundary("leave2", h, "leave")
-    yield _residual(h, "residual2")
+    yield _residual(model, "residual2")
 
 
 def _norm(model: Transformer, name: str) -> Pointwise:
     """Forward reads and writes 2h bytes each at 2 bytes an element; backward reads 4h and writes 2h."""
     h = model.hidden
-    return Pointwise(name, "sequence", Traffic(h, h, 2 * h, h), kept=h, weights=model.norm_parameters())
+    traffic = Traffic(h, h, 2 * h, h)
+    return Pointwise(name, "sequence", traffic, kept=h, weights=model.norm_parameters(), kind="norm")
 
 
-def _residual(h: int, name: str) -> Pointwise:
-    """Forward adds two tensors; backward adds the branch's gradient to the main one."""
-    return Pointwise(name, "sequence", Traffic(2 * h, h, 2 * h, h))
+def _residual(model: Transformer, name: str) -> Pointwise:
+    """Forward adds two tensors; backward adds the branch's gradient to the main one. With dropout of the branch first.
+
+    That takes 2h more bytes forward and 10h backward in a layer's two residuals, and keeps a mask of a byte a channel.
+    """
+    h = model.hidden
+    traffic, dropout = Traffic(2 * h, h, 2 * h, h), Traffic(2 * h, 1.5 * h, 3.5 * h, 2 * h)
+    return Pointwise(name, "sequence", dropout if model.dropout else traffic, masks=h if model.dropout else 0)
+
+
+def _dropout(h: int, name: str) -> Pointwise:
+    """A dropout by itself: reads and writes a tensor, and a mask of a byte a channel."""
+    return Pointwise(name, "sequence", Traffic(h, 1.5 * h, 1.5 * h, h), masks=h, kind="dropout")

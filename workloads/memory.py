@@ -1,4 +1,4 @@
-"""Memory of a rank, itemised: model states, activations in flight, logits, gathered layers, runtime.
+"""Memory of a rank, itemised: model states, activations in flight, logits, gathered layers, buffers, runtime.
 
 Bytes. Source of activations: arXiv:2205.05198.
 """
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from workloads.footprint import Footprint, Item
 from workloads.layers import Layer
-from workloads.optimizer import Adam
 from workloads.stages import Stage
 
 if TYPE_CHECKING:
@@ -18,7 +17,9 @@ KEPT_LOGIT_BYTES = 4
 RUNTIME_BYTES = 1.5e9
 """CUDA context, libraries and communicator buffers. Assumes one figure for every cluster and plan."""
 PARTS = {"embedding": "embedding", "layer": "layers", "head": "head"}
-"""Kinds of layers, and the parts of the account they are in."""
+"""Kinds of layers, and the parts of the account that they are."""
+INPUTS = "layer inputs"
+"""What full recomputation keeps, as a part of the account."""
 
 Found = dict[Item, float]
 
@@ -26,86 +27,121 @@ Found = dict[Item, float]
 def footprints(step: "TrainingStep") -> dict[tuple[int, ...], Footprint]:
     """What the memory of each pp coordinate holds.
 
-    `gathered_parameters` includes fsdp's gradients that are not scattered yet. Assumes no fragmentation, and that a
-    unit's gradient is scattered before the next one is complete.
+    `gathered` includes fsdp's gradients that are not scattered yet. Assumes that a unit's gradient is scattered before
+    the next one is complete.
 
     >>> from workloads import TrainingStep
     >>> step = TrainingStep("llama2_7b", plan="dp=8", batch=8, sequence=4096)
     >>> rows = footprints(step)[0,].rows(step.program().orders[0,])
     >>> round(rows["optimizer"] / 1e9, 1)
-    80.9
+    53.9
     """
-    return {(rank,): _footprint(step, rank) for rank in range(step.schedule.ranks)}
+    return {(rank,): _Account(step, rank).footprint() for rank in range(step.schedule.ranks)}
 
 
-def _footprint(step: "TrainingStep", rank: int) -> Footprint:
-    """What the memory of one pp coordinate holds."""
-    stages = {stage: step.stages[stage] for stage, place in enumerate(step.schedule.placement) if place == rank}
-    built: dict[int, Found] = {}
-    working: dict[tuple[int, str], Found] = {}
-    held: dict[int, Found] = {}
-    for number, stage in stages.items():
-        if id(stage) not in built:
-            built[id(stage)] = _held(step, stage)
-        held[number] = built[id(stage)]
-        for kind in ("F", "B", "I"):
-            found = _working(step, stage, kind)
-            if found:
-                working[number, kind] = found
-    return Footprint(_resident(step, list(stages.values())), held, working)
+class _Account:
+    """The account of one pp coordinate."""
 
+    def __init__(self, step: "TrainingStep", rank: int) -> None:
+        self.step, self.microbatch = step, step.rank_microbatch
+        places = enumerate(step.schedule.placement)
+        self.stages = {stage: step.stages[stage] for stage, place in places if place == rank}
 
-def _resident(step: "TrainingStep", stages: list[Stage]) -> Found:
-    """Model states, gathered layers, the runtime."""
-    layers = [layer for stage in stages for layer in stage.layers]
-    element, plan = step.rank_microbatch.element, step.plan
-    sizes = {"parameters": element, "gradients": element, "optimizer": _optimizer_bytes(step)}
-    found: Found = {}
-    for row, size in sizes.items():
+    def footprint(self) -> Footprint:
+        """What there is all along, for a microbatch in flight, and during an action."""
+        distinct = {id(stage): stage for stage in self.stages.values()}
+        held = {key: self._held(stage) for key, stage in distinct.items()}
+        working = {(key, kind): self._working(stage, kind) for key, stage in distinct.items() for kind in "FBI"}
+        return Footprint(
+            self._resident(),
+            {number: held[id(stage)] for number, stage in self.stages.items()},
+            {(number, kind): working[id(stage), kind] for number, stage in self.stages.items() for kind in "FBI"},
+        )
+
+    def _resident(self) -> Found:
+        """Model states, gathered layers, the runtime."""
+        found: Found = {}
+        plan, element = self.step.plan, self.microbatch.element
+        layers = [layer for stage in self.stages.values() for layer in stage.layers]
         for layer in layers:
-            _add(found, Item(row, PARTS[layer.kind]), layer.parameters * size * plan.share(row))
-    units = [layer.parameters for layer in layers]
-    gathered = sum(strategy.gathered(units) for strategy in plan.strategies)
-    _add(found, Item("gathered_parameters"), gathered * element)
-    _add(found, Item("runtime"), RUNTIME_BYTES)
-    return found
+            part = PARTS[layer.kind]
+            for row, size in self._states().items():
+                share = plan.share("optimizer" if row == "master_weights" else row)
+                _add(found, Item(row, part), layer.parameters * size * share)
+            copies = layer.narrow_weights * self.microbatch.precision.copies
+            _add(found, Item("parameters", "narrow copies"), copies * plan.share("parameters"))
+        units = [layer.parameters for layer in layers]
+        for strategy in plan.strategies:
+            parameters, gradients = strategy.gathered(units)
+            _add(found, Item("gathered", "parameters"), parameters * element)
+            _add(found, Item("gathered", "gradients"), gradients * self.microbatch.reduced_bytes)
+        _add(found, Item("runtime"), RUNTIME_BYTES)
+        return found
 
+    def _states(self) -> dict[str, float]:
+        """Bytes of a parameter's states."""
+        optimizer, element = self.step.optimizer, self.microbatch.element
+        return {
+            "parameters": element,
+            "gradients": self.microbatch.gradient_bytes,
+            "master_weights": optimizer.master_bytes(element),
+            "optimizer": optimizer.moments + optimizer.copy,
+        }
 
-def _optimizer_bytes(step: "TrainingStep") -> int:
-    """Optimizer bytes per parameter."""
-    return 0 if step.optimizer == "none" else Adam(step.rank_microbatch.element).state_bytes
+    def _held(self, stage: Stage) -> Found:
+        """What a stage keeps of one microbatch: of a group of layers that is recomputed its input alone."""
+        found: Found = {}
+        repeated = {index: group for group in self._groups(stage) for index in group}
+        number = 0
+        for layer in stage.layers:
+            if layer.kind == "layer" and number in repeated:
+                if number == repeated[number][0]:
+                    _add(found, Item("activations", INPUTS), self._boundary())
+            elif layer.kind == "head" and self.step.recompute.head:
+                _add(found, Item("activations", INPUTS), self._boundary())
+            else:
+                self._add_saved(found, layer)
+                self._add_softmax(found, layer)
+            number += layer.kind == "layer"
+        return found
 
+    def _working(self, stage: Stage, kind: str) -> Found:
+        """What is there while an action runs: logits in their own precision, all of the layers that are recomputed."""
+        found: Found = {}
+        logits = sum(layer.logits for layer in stage.layers)
+        _add(found, Item("logits", "logits"), self.microbatch.bytes(logits))
+        if kind == "F":
+            return found
+        layer = next((layer for layer in stage.layers if layer.kind == "layer"), None)
+        for _ in range(max((len(group) for group in self._groups(stage)), default=0) if layer else 0):
+            self._add_saved(found, layer)
+        for each in stage.layers if self.step.recompute.head else ():
+            if each.kind == "head":
+                self._add_softmax(found, each)
+        if layer and self.step.recompute.targets:
+            kept, whole = layer.saved(self.microbatch, self.step.recompute.targets), layer.saved(self.microbatch)
+            for name, size in whole.items():
+                _add(found, Item("activations", name), size - kept[name])
+        return found
 
-def _held(step: "TrainingStep", stage: Stage) -> Found:
-    """What a stage keeps of one microbatch; under full recomputation of a layer its input alone."""
-    found: Found = {}
-    microbatch = step.rank_microbatch
-    for layer in stage.layers:
-        if step.recompute == "full" and layer.kind == "layer":
-            boundary = step.model.hidden * step.plan.share("boundary")
-            _add(found, Item("activations", "layer inputs"), microbatch.bytes(boundary))
-        else:
-            _add_saved(found, step, layer)
-        _add(found, Item("logits", "softmax"), layer.logits * microbatch.tokens * KEPT_LOGIT_BYTES)
-    return found
+    def _groups(self, stage: Stage) -> list[range]:
+        """Groups of a stage's layers that are recomputed whole."""
+        return self.step.recompute.groups(sum(layer.kind == "layer" for layer in stage.layers))
 
+    def _boundary(self) -> float:
+        """The activation between two layers."""
+        return self.microbatch.bytes(self.step.model.hidden * self.step.plan.share("boundary"))
 
-def _working(step: "TrainingStep", stage: Stage, kind: str) -> Found:
-    """What is there while an action runs: the logits in their own precision, all of a layer that is recomputed."""
-    found: Found = {}
-    microbatch = step.rank_microbatch
-    logits = sum(layer.logits for layer in stage.layers)
-    _add(found, Item("logits", "logits"), microbatch.bytes(logits))
-    layers = [layer for layer in stage.layers if layer.kind == "layer"]
-    if step.recompute == "full" and kind != "F" and layers:
-        _add_saved(found, step, layers[0])
-    return found
+    def _add_saved(self, found: Found, layer: Layer | None) -> None:
+        """Everything that a layer keeps, by module."""
+        targets = self.step.recompute.targets
+        for name, size in layer.saved(self.microbatch, targets).items() if layer else ():
+            part = name if layer and layer.kind == "layer" else f"{layer and layer.kind}.{name}"
+            _add(found, Item("activations", part), size)
 
-
-def _add_saved(found: Found, step: "TrainingStep", layer: Layer) -> None:
-    """Everything a layer keeps, by module."""
-    for module in layer.modules:
-        _add(found, Item("activations", module.name), step.rank_microbatch.bytes(module.saved))
+    def _add_softmax(self, found: Found, layer: Layer) -> None:
+        """The softmax of the loss."""
+        _add(found, Item("logits", "softmax"), layer.logits * self.microbatch.tokens * KEPT_LOGIT_BYTES)
 
 
 def _add(found: Found, item: Item, size: float) -> None:

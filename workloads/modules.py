@@ -1,7 +1,7 @@
 """Modules: the steps of a layer as one rank sees them.
 
-A module knows its size on one rank, how a tensor split shrinks it, what it saves for the backward pass, and
-its forward ops. Sizes are in elements per token (channels); a `Microbatch` turns them into bytes and FLOPs.
+A module knows its size on one rank, how a tensor split shrinks it, what it saves for the backward pass, and its forward
+and backward ops. Sizes are in elements per token (channels); a `Microbatch` turns them into bytes and FLOPs.
 The tensor region of a layer lies between an `enter` and a `leave` boundary; the rest is the sequence region.
 """
 
@@ -9,42 +9,21 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
+from workloads.microbatch import Microbatch
 from workloads.ops import Collective, Compute, Op
 
+TRANSPOSED = {
+    "all_gather": "reduce_scatter",
+    "reduce_scatter": "all_gather",
+    "identity": "all_reduce",
+    "all_reduce": "identity",
+    "none": "none",
+}
+"""Collectives of a boundary, and what they become in the backward pass."""
 LOSS_BYTES = (16, 8)
 """Bytes read and written per logit by a cross-entropy forward: 24 in all (calibrated eager kernels)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Microbatch:
-    """The tokens of one microbatch on one rank, in sequences of `sequence` tokens, and the size of an element."""
-
-    tokens: int
-    sequence: int
-    element: int = 2
-    dtype: str = "bf16"
-
-    def bytes(self, channels: float) -> float:
-        """Size of an activation with so many channels."""
-        return self.tokens * channels * self.element
-
-    def gemm(self, name: str, m: float, n: float, k: float) -> Compute:
-        """A product (m, k) x (k, n): 2mnk FLOPs, both factors read once, the result written once."""
-        read, write = (m * k + k * n) * self.element, m * n * self.element
-        shape, flops = (m, n, k), 2.0 * m * n * k
-        return Compute(
-            name=name, kind="gemm", flops=flops, read_bytes=read, write_bytes=write, dtype=self.dtype, shape=shape
-        )
-
-    def stream(self, name: str, kind: str, read: float, write: float) -> Compute:
-        """A memory-bound kernel that reads and writes so many channels of every token; no model FLOPs."""
-        return Compute(
-            name=name, kind=kind, read_bytes=self.bytes(read), write_bytes=self.bytes(write), dtype=self.dtype
-        )
-
-    def collective(self, name: str, kind: str, axis: str, channels: float) -> Collective:
-        """A collective over one axis whose whole buffer holds so many channels of every token."""
-        return Collective(name=name, stream=axis, kind=kind, axes=(axis,), bytes=self.bytes(channels), dtype=self.dtype)
+LOSS_BACKWARD_BYTES = (8, 4)
+"""The same backward: 12 in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +46,7 @@ def share(size: float, degree: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One step of a layer. `saved` counts what it keeps for the backward pass, in elements per token."""
+    """One step of a layer."""
 
     name: str
 
@@ -76,9 +55,12 @@ class Module:
         """Parameters on this rank."""
         return 0
 
-    @property
-    def saved(self) -> float:
-        """Elements per token kept from forward to backward on this rank."""
+    def saved_input(self, microbatch: Microbatch) -> float:
+        """Bytes of its input that it keeps from forward to backward, on this rank."""
+        return 0
+
+    def saved_inner(self, microbatch: Microbatch) -> float:
+        """Bytes of its own intermediate results that it keeps."""
         return 0
 
     def split(self, split: Split) -> Self:
@@ -87,6 +69,10 @@ class Module:
 
     def forward(self, microbatch: Microbatch) -> tuple[Op, ...]:
         """Its forward ops, in order; each uses the output of the one before."""
+        raise NotImplementedError
+
+    def backward(self, microbatch: Microbatch) -> tuple[Op, ...]:
+        """Its backward ops, likewise; a product of weights has two gradients and is transposed apart."""
         raise NotImplementedError
 
 
@@ -107,7 +93,9 @@ class Matmul(Module):
     """A weight matrix: `inputs` x the sum of `outputs`. It saves its input.
 
     `column` splits the outputs over ranks, `row` the inputs. A row-split bias is replicated. `owned=False`
-    is a weight that another layer of the same rank owns (tied embeddings).
+    is a weight that another layer of the same rank owns (tied embeddings). A `narrow` one is computed in the precision's
+    format for GEMMs; it then keeps its input in that format. Assumes that the converted weights are made with the
+    optimizer's update, once a step, and that the accumulation of gradients over microbatches is part of the product.
     """
 
     outputs: tuple[Channels, ...]
@@ -116,6 +104,7 @@ class Matmul(Module):
     bias: bool = False
     owned: bool = True
     kept: float = 0
+    narrow: bool = True
 
     @property
     def width(self) -> float:
@@ -128,9 +117,14 @@ class Matmul(Module):
         return self.width * (self.inputs + self.bias) if self.owned else 0
 
     @property
-    def saved(self) -> float:
+    def weights(self) -> float:
+        """Elements of the matrix on this rank, without bias, wherever they are owned."""
+        return self.width * self.inputs
+
+    def saved_input(self, microbatch: Microbatch) -> float:
         """Its input; of a column-split weight under sequence parallelism only this rank's tokens."""
-        return self.kept or self.inputs
+        element = microbatch.precision.operand if self.narrow else microbatch.element
+        return microbatch.tokens * (self.kept or self.inputs) * element
 
     def split(self, split: Split) -> Self:
         """Column: a share of the outputs; row: a share of the inputs."""
@@ -141,52 +135,10 @@ class Matmul(Module):
         return dataclasses.replace(self, outputs=outputs, kept=kept)
 
     def forward(self, microbatch: Microbatch) -> tuple[Op, ...]:
-        """One GEMM (tokens, width, inputs)."""
-        return (microbatch.gemm(self.name, microbatch.tokens, self.width, self.inputs),)
-
-
-@dataclass(frozen=True, slots=True)
-class Attention(Module):
-    """The fused attention core with a causal mask. It saves queries, keys and values; its user saves the output."""
-
-    heads: float
-    kv_heads: float
-    head_dim: int
-
-    @property
-    def saved(self) -> float:
-        """Queries, keys and values."""
-        return (self.heads + 2 * self.kv_heads) * self.head_dim
-
-    def split(self, split: Split) -> Self:
-        """A share of the heads; key and value heads are replicated once there are fewer than ranks."""
-        heads, kv_heads = Channels(self.heads, self.heads), Channels(self.kv_heads, self.kv_heads)
-        return dataclasses.replace(
-            self, heads=heads.split(split.degree).size, kv_heads=kv_heads.split(split.degree).size
-        )
-
-    def flops(self, microbatch: Microbatch) -> float:
-        """Model FLOPs of the forward pass: 4 x tokens x (sequence / 2) x heads x head_dim, the causal half."""
-        return 2.0 * microbatch.tokens * microbatch.sequence * self.heads * self.head_dim
-
-    def kernel(self, microbatch: Microbatch, name: str, kind: str, passes: tuple[int, int, int]) -> Compute:
-        """The kernel `kind`: `passes` times the forward FLOPs, the query-sized reads and the query-sized writes."""
-        flops, reads, writes = passes
-        shape = (microbatch.tokens, microbatch.sequence, self.heads, self.head_dim)
-        query, pair = self.heads * self.head_dim, 2 * self.kv_heads * self.head_dim
-        return Compute(
-            name=name,
-            kind=kind,
-            flops=flops * self.flops(microbatch),
-            read_bytes=microbatch.bytes(reads * query + pair),
-            write_bytes=microbatch.bytes(query + (writes - 1) * pair),
-            dtype=microbatch.dtype,
-            shape=shape,
-        )
-
-    def forward(self, microbatch: Microbatch) -> tuple[Op, ...]:
-        """Reads queries, keys, values; writes the output."""
-        return (self.kernel(microbatch, self.name, "attention", (1, 1, 1)),)
+        """One GEMM (tokens, width, inputs), its input converted first where that has to be."""
+        shape = microbatch.tokens, self.width, self.inputs
+        cast = microbatch.casts(f"{self.name}.cast", self.inputs) if self.narrow else ()
+        return (*cast, microbatch.gemm(self.name, shape, narrow=self.narrow))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,34 +155,65 @@ class Traffic:
         return Traffic(*(share(size, degree) for size in dataclasses.astuple(self)))
 
 
+EAGER_TRAFFIC = 1.68
+"""Bytes that unfused kernels move for each of fused ones (fitted to eager stacks by an analytic study)."""
+EAGER_KERNELS = 3
+"""Kernels instead of a fused one; the same study has 2.5 on average."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pointwise(Module):
-    """A memory-bound kernel in the `tensor` or the `sequence` region; its own weights are replicated."""
+    """A memory-bound kernel in the `tensor` or the `sequence` region; its own weights are replicated.
+
+    It keeps `kept` elements of its input and `masks` bytes of dropout for every token. `kernels` share its work.
+    """
 
     region: Literal["tensor", "sequence"]
     traffic: Traffic
     kept: float = 0
     weights: float = 0
+    masks: float = 0
+    kind: str = "elementwise"
+    kernels: int = 1
 
     @property
     def parameters(self) -> float:
         """Weights of a norm or a table of positions."""
         return self.weights
 
-    @property
-    def saved(self) -> float:
+    def saved_input(self, microbatch: Microbatch) -> float:
         """What it keeps of its input."""
-        return self.kept
+        return microbatch.bytes(self.kept)
+
+    def saved_inner(self, microbatch: Microbatch) -> float:
+        """The mask of a dropout."""
+        return microbatch.tokens * self.masks
 
     def split(self, split: Split) -> Self:
         """A share of the channels in the tensor region, of the tokens in the sequence region."""
         if self.region == "sequence" and not split.sequence:
             return self
-        return dataclasses.replace(self, traffic=self.traffic.split(split.degree), kept=share(self.kept, split.degree))
+        kept, masks = share(self.kept, split.degree), share(self.masks, split.degree)
+        return dataclasses.replace(self, traffic=self.traffic.split(split.degree), kept=kept, masks=masks)
+
+    def eager(self) -> Self:
+        """The same without kernel fusion: more kernels, and more traffic between them."""
+        traffic = Traffic(*(EAGER_TRAFFIC * size for size in dataclasses.astuple(self.traffic)))
+        return dataclasses.replace(self, traffic=traffic, kernels=EAGER_KERNELS)
 
     def forward(self, microbatch: Microbatch) -> tuple[Op, ...]:
-        """One elementwise kernel."""
-        return (microbatch.stream(self.name, "elementwise", self.traffic.read, self.traffic.write),)
+        """One kernel, or an equal share of the work for each of several."""
+        return self._share(microbatch, self.name, self.traffic.read, self.traffic.write)
+
+    def backward(self, microbatch: Microbatch) -> tuple[Op, ...]:
+        """The same for the backward pass."""
+        return self._share(
+            microbatch, f"{self.name}.backward", self.traffic.backward_read, self.traffic.backward_write
+        )
+
+    def _share(self, microbatch: Microbatch, name: str, read: float, write: float) -> tuple[Op, ...]:
+        names = [name, *(f"{name}.{number}" for number in range(2, self.kernels + 1))]
+        return tuple(microbatch.stream(each, self.kind, read / self.kernels, write / self.kernels) for each in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +237,10 @@ class Boundary(Module):
     def forward(self, microbatch: Microbatch) -> tuple[Op, ...]:
         """The collective over the whole activation, if there is one."""
         return self.collective(microbatch, self.name, self.kind)
+
+    def backward(self, microbatch: Microbatch) -> tuple[Op, ...]:
+        """The transposed collective."""
+        return self.collective(microbatch, f"{self.name}.backward", TRANSPOSED[self.kind])
 
     def collective(self, microbatch: Microbatch, name: str, kind: str) -> tuple[Op, ...]:
         """A collective of this boundary's size; `identity` and `none` are no op."""
@@ -282,6 +269,10 @@ class Lookup(Module):
         """Gathers one row per token."""
         return (microbatch.stream(self.name, "embedding", self.hidden, self.hidden),)
 
+    def backward(self, microbatch: Microbatch) -> tuple[Op, ...]:
+        """Adds every token's gradient to its row."""
+        return (microbatch.stream(f"{self.name}.backward", "embedding", 2 * self.hidden, self.hidden),)
+
 
 @dataclass(frozen=True, slots=True)
 class Loss(Module):
@@ -298,14 +289,18 @@ class Loss(Module):
         """A share of the vocabulary."""
         return dataclasses.replace(self, vocab=share(self.vocab, split.degree), axis=split.axis)
 
-    def kernel(self, microbatch: Microbatch, name: str, traffic: tuple[int, int]) -> Compute:
+    def backward(self, microbatch: Microbatch) -> tuple[Op, ...]:
+        """12 bytes per logit."""
+        return (self._kernel(microbatch, f"{self.name}.backward", LOSS_BACKWARD_BYTES),)
+
+    def _kernel(self, microbatch: Microbatch, name: str, traffic: tuple[int, int]) -> Compute:
         """The loss kernel with so many bytes read and written per logit."""
         read, write = (per_logit * microbatch.tokens * self.vocab for per_logit in traffic)
         return Compute(name=name, kind="loss", read_bytes=read, write_bytes=write, dtype=microbatch.dtype)
 
     def forward(self, microbatch: Microbatch) -> tuple[Op, ...]:
         """The reduction over the vocabulary, then 24 bytes per logit."""
-        loss = self.kernel(microbatch, self.name, LOSS_BYTES)
+        loss = self._kernel(microbatch, self.name, LOSS_BYTES)
         if not self.axis:
             return (loss,)
         size, name = 2 * microbatch.tokens * 4, f"{self.name}.statistics"

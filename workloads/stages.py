@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
+from typing import NamedTuple
 
 from workloads.layers import Layer, embedding, head, transformer_layer
 from workloads.strategy import Strategy
@@ -61,6 +62,13 @@ def layout_text(counts: Iterable[int]) -> str:
     return "-".join(str(count) if length == 1 else f"{count}x{length}" for count, length in runs)
 
 
+class Style(NamedTuple):
+    """How layers are implemented: the attention core, and whether elementwise kernels are fused."""
+
+    attention: str = "flash"
+    fused: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """A stage on one rank: its shape and its sharded layers."""
@@ -80,9 +88,11 @@ def shapes(model: Transformer, counts: Sequence[int]) -> tuple[Shape, ...]:
     return tuple(Shape(vocab and stage == 0, count, vocab and stage == last) for stage, count in enumerate(counts))
 
 
-def build_stages(model: Transformer, counts: Sequence[int], strategies: Iterable[Strategy]) -> tuple[Stage, ...]:
+def build_stages(
+    model: Transformer, counts: Sequence[int], strategies: Iterable[Strategy], style: Style
+) -> tuple[Stage, ...]:
     """Every stage with its layers as one rank computes them; stages of equal shape are one object."""
-    shard = _Sharding(model, tuple(strategies)).layers
+    shard = _Sharding(model, tuple(strategies), style).layers
     each = shapes(model, counts)
     built = {shape: Stage(shape, shard(shape)) for shape in dict.fromkeys(each)}
     return tuple(built[shape] for shape in each)
@@ -91,10 +101,11 @@ def build_stages(model: Transformer, counts: Sequence[int], strategies: Iterable
 class _Sharding:
     """Shards each kind of layer once."""
 
-    def __init__(self, model: Transformer, strategies: tuple[Strategy, ...]) -> None:
+    def __init__(self, model: Transformer, strategies: tuple[Strategy, ...], style: Style) -> None:
         self.model = model
         self.strategies = strategies
-        self.layer = self._shard(transformer_layer(model))
+        self.style = style
+        self.layer = self._shard(transformer_layer(model, style.attention))
 
     def layers(self, shape: Shape) -> tuple[Layer, ...]:
         """The layers of a stage. A tied head owns its weight only where the embedding is elsewhere."""
@@ -104,6 +115,7 @@ class _Sharding:
         return (*first, *[self.layer] * shape.layers, *last)
 
     def _shard(self, layer: Layer) -> Layer:
+        layer = layer if self.style.fused else layer.eager()
         for strategy in self.strategies:
             layer = strategy.shard(layer)
         return layer

@@ -9,19 +9,19 @@ from numbers import Integral
 from typing import Any, Self, TypeVar, cast
 
 from workloads import models
-from workloads.checks import check_whole, nearest_multiples
-from workloads.modules import Microbatch
+from workloads.attention import IMPLEMENTATIONS
+from workloads.checks import check_switch, check_whole, nearest_multiples
+from workloads.microbatch import Microbatch
+from workloads.optimizer import Optimizer
 from workloads.plan import ParallelPlan
-from workloads.plugins import unknown
+from workloads.plugins import as_text, unknown
+from workloads.precision import PRECISIONS
 from workloads.program import Program
+from workloads.recompute import Recompute
 from workloads.schedule import Schedule
-from workloads.stages import Stage, build_stages, layers_per_stage, layout_text
+from workloads.stages import Stage, Style, build_stages, layers_per_stage, layout_text
 from workloads.transformer import CONVENTIONS, Transformer
 
-PRECISIONS = {"bf16": 2, "fp16": 2, "fp32": 4}
-"""Bytes of an element."""
-RECOMPUTES = ("none", "full")
-OPTIMIZERS = ("adam", "none")
 LARGEST = 10**9
 
 Built = TypeVar("Built")
@@ -32,8 +32,10 @@ class TrainingStep:
     """One optimizer step of a model, cut up by a plan.
 
     `batch` is global and in sequences, `microbatch` in sequences per rank, `sequence` in tokens. Model and plan
-    may be given as text. `recompute="full"` repeats every layer's forward before its backward; `optimizer="none"`
-    ends the step with the gradients; `convention` says how model FLOPs are counted.
+    may be given as text, and so may `recompute` (`full,every=4`: see `Recompute`) and `optimizer`
+    (`adam,gradients=4`: see `Optimizer`; `none` ends the step with the gradients). `precision` is that of the GEMMs,
+    `attention` the implementation of the attention core; without `fusion` elementwise kernels are several and move
+    more; with `graphs` the host launches no kernels. `convention` says how model FLOPs are counted.
 
     >>> step = TrainingStep("llama3_8b", plan="pp=2 dp=4 tp=2", batch=32, sequence=8192)
     >>> step.microbatches, step.tokens
@@ -48,8 +50,11 @@ class TrainingStep:
     sequence: int
     microbatch: int = 1
     precision: str = "bf16"
-    recompute: str = "none"
-    optimizer: str = "adam"
+    recompute: Recompute = Recompute()
+    optimizer: Optimizer = Optimizer("adam")
+    attention: str = "flash"
+    fusion: bool = True
+    graphs: bool = False
     convention: str = "causal"
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False, init=False)
 
@@ -62,26 +67,37 @@ class TrainingStep:
         *,
         microbatch: int = 1,
         precision: str = "bf16",
-        recompute: str = "none",
-        optimizer: str = "adam",
+        recompute: str | Recompute = "none",
+        optimizer: str | Optimizer = "adam",
+        attention: str = "flash",
+        fusion: bool = True,
+        graphs: bool = False,
         convention: str = "causal",
     ) -> None:
-        model = models.build(model) if isinstance(model, str) else model
-        plan = ParallelPlan.parse(plan) if isinstance(plan, str) else plan
-        counts = {"batch": _whole(batch), "sequence": _whole(sequence), "microbatch": _whole(microbatch)}
-        names = {"precision": precision, "recompute": recompute, "optimizer": optimizer, "convention": convention}
-        for name, value in ({"model": model, "plan": plan} | counts | names | {"cache": {}}).items():
+        values = {
+            "model": models.build(model) if isinstance(model, str) else model,
+            "plan": ParallelPlan.parse(plan) if isinstance(plan, str) else plan,
+            "batch": _whole(batch),
+            "sequence": _whole(sequence),
+            "microbatch": _whole(microbatch),
+            "recompute": Recompute.parse(recompute) if isinstance(recompute, str) else recompute,
+            "optimizer": Optimizer.parse(optimizer) if isinstance(optimizer, str) else optimizer,
+        }
+        names = {"precision": precision, "attention": attention, "convention": convention}
+        for name, value in (values | names | {"fusion": fusion, "graphs": graphs, "cache": {}}).items():
             object.__setattr__(self, name, value)
         self._check_numbers()
         self._check_names()
         self._check_batch()
-        for strategy in plan.strategies:
+        for strategy in self.plan.strategies:
             strategy.check(self)
 
     def __str__(self) -> str:
         size = f"batch {self.batch} × sequence {self.sequence} · microbatch {self.microbatch}"
-        recompute = [] if self.recompute == "none" else [f"recompute {self.recompute}"]
-        return " · ".join([self.model.name, str(self.plan), size, self.precision, *recompute])
+        usual = {"recompute": "none", "optimizer": "adam", "attention": "flash", "fusion": True, "graphs": False}
+        given = [(name, as_text(getattr(self, name)), as_text(value)) for name, value in usual.items()]
+        options = [f"{name} {value}" for name, value, default in given if value != default]
+        return " · ".join([self.model.name, str(self.plan), size, self.precision, *options])
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self) if each.init}
@@ -118,8 +134,9 @@ class TrainingStep:
     @property
     def rank_microbatch(self) -> Microbatch:
         """One microbatch, before a tensor split."""
-        tokens = self.microbatch * self.sequence
-        return Microbatch(tokens, self.sequence, PRECISIONS[self.precision], self.precision)
+        precision, optimizer = PRECISIONS[self.precision], self.optimizer
+        kept, reduced = optimizer.gradient_bytes(precision.element), optimizer.reduced_bytes(precision.element)
+        return Microbatch(self.microbatch * self.sequence, self.sequence, precision, kept, reduced)
 
     @property
     def schedule(self) -> Schedule:
@@ -134,7 +151,8 @@ class TrainingStep:
     @property
     def stages(self) -> tuple[Stage, ...]:
         """Every stage with the layers that one rank computes."""
-        return self._once("stages", lambda: build_stages(self.model, self.layer_counts, self.plan.strategies))
+        style = Style(self.attention, self.fusion)
+        return self._once("stages", lambda: build_stages(self.model, self.layer_counts, self.plan.strategies, style))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -165,7 +183,8 @@ class TrainingStep:
         self.model.check_sequence(self.sequence)
 
     def _check_names(self) -> None:
-        known = {"precision": PRECISIONS, "recompute": RECOMPUTES, "optimizer": OPTIMIZERS, "convention": CONVENTIONS}
+        check_switch(fusion=self.fusion, graphs=self.graphs)
+        known = {"precision": PRECISIONS, "attention": IMPLEMENTATIONS, "convention": CONVENTIONS}
         for name, values in known.items():
             if getattr(self, name) not in values:
                 raise ValueError(unknown(name, str(getattr(self, name)), values))

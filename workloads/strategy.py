@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from workloads.checks import is_whole
 from workloads.layers import Layer
-from workloads.modules import Microbatch
+from workloads.microbatch import Microbatch
 from workloads.ops import Op
 from workloads.plugins import as_text
 

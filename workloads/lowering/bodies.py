@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 from workloads.lowering.draft import RECV, Draft, waiting
 from workloads.lowering.messages import Message
-from workloads.modules import Microbatch
+from workloads.microbatch import Microbatch
 from workloads.ops import Op
 from workloads.program import Block
+from workloads.recompute import Recompute
 from workloads.stages import Shape, Stage
 from workloads.strategy import Strategy
 
@@ -40,7 +41,7 @@ class Bodies:
 
     microbatch: Microbatch
     strategies: tuple[Strategy, ...]
-    recompute: bool
+    recompute: Recompute
     message_bytes: float
     bodies: dict[tuple[Shape, str, str, bool], Body] = field(default_factory=dict)
     interned: dict[tuple[Op, ...], Body] = field(default_factory=dict)

@@ -5,12 +5,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from workloads.layers import Layer, Task, forward
-from workloads.modules import Microbatch
-from workloads.ops import Op
+from workloads.microbatch import Microbatch
+from workloads.ops import Compute, Op
+from workloads.recompute import Recompute
 from workloads.transpose import backward
 
-PARTS = {"F": ("forward",), "B": ("input", "weight"), "I": ("input",), "W": ("weight",)}
+PARTS = {"F": (), "B": ("again", "input", "weight"), "I": ("again", "input"), "W": ("weight",)}
+"""Parts of a layer's tasks that belong to an action; those of a forward pass always do."""
+SILENT = ("weight", "again")
+"""Parts whose output no neighbouring layer uses."""
 RECV = "recv"
+NOTHING = Recompute()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +87,34 @@ class Draft:
         """Whether weight gradients are final after this action, for this microbatch."""
         return self.kind in ("B", "W")
 
-    def assemble(self, layers: Iterable[Layer], *, recompute: bool) -> None:
+    def assemble(self, layers: Iterable[Layer], *, recompute: Recompute = NOTHING) -> None:
         """Lay down a stage's layers in the order this action visits them."""
         named = list(_named(layers))
-        for name, layer in named if self.kind == "F" else reversed(named):
-            unit = Unit(name, layer.parameters)
-            self.units.append(unit)
-            if recompute and layer.kind == "layer" and self.kind in ("B", "I"):
-                gradient, self.flow = self.flow, ""
-                self._lay(unit, f"recompute.{name}.", forward(layer, self.microbatch))
-                self.flow = gradient
-            self._lay(unit, f"{name}.", (forward if self.kind == "F" else backward)(layer, self.microbatch))
+        if self.kind == "F":
+            for name, layer in named:
+                self._lay(self._unit(name, layer), f"{name}.", forward(layer, self.microbatch))
+            return
+        repeated = _repeated(named, recompute) if self.kind in ("B", "I") else {}
+        for name, layer in reversed(named):
+            group = repeated.get(name, [])
+            for each, before in group if len(group) > 1 else ():
+                self._repeat(self._unit(f"recompute.{each}", before), each, before)
+            unit = self._unit(name, layer)
+            if len(group) == 1:
+                self._repeat(unit, *group[0])
+            self._lay(unit, f"{name}.", backward(layer, self.microbatch, recompute.targets))
+
+    def _unit(self, name: str, layer: Layer) -> Unit:
+        """A new unit, the latest."""
+        self.units.append(Unit(name, layer.parameters))
+        return self.units[-1]
+
+    def _repeat(self, unit: Unit, name: str, layer: Layer) -> None:
+        """The forward of a layer once more; the gradient passes it by."""
+        gradient, self.flow = self.flow, ""
+        tasks = [task._replace(op=_recomputed(task.op)) for task in forward(layer, self.microbatch)]
+        self._lay(unit, f"recompute.{name}.", tasks)
+        self.flow = gradient
 
     def ops(self) -> Iterator[Op]:
         """Every op in program order."""
@@ -111,7 +133,7 @@ class Draft:
             name = prefix + task.op.name
             data = (prefix + needed if needed else start for needed in task.data)
             unit.ops.append(self._placed(task.op, name, data))
-            if task.part != "weight":
+            if task.part not in SILENT:
                 output = name
             if task.uses and not unit.user:
                 unit.user = name
@@ -138,6 +160,19 @@ class Draft:
 def waiting(op: Op, names: tuple[str, ...]) -> Op:
     """The same op, waiting for more."""
     return dataclasses.replace(op, after=(*op.after, *(name for name in names if name not in op.after)))
+
+
+def _recomputed(op: Op) -> Op:
+    """An op of a forward pass that is repeated."""
+    return dataclasses.replace(op, recompute=True) if isinstance(op, Compute) else op
+
+
+def _repeated(named: list[tuple[str, Layer]], recompute: Recompute) -> dict[str, list[tuple[str, Layer]]]:
+    """What is computed again right before the backward of a layer, by the layer's name: the whole group that it ends."""
+    layers = [(name, layer) for name, layer in named if layer.kind == "layer"]
+    groups = [[layers[index] for index in group] for group in recompute.groups(len(layers))]
+    heads = [[(name, layer)] for name, layer in named if layer.kind == "head" and recompute.head]
+    return {group[-1][0]: group for group in (*groups, *heads)}
 
 
 def _named(layers: Iterable[Layer]) -> Iterator[tuple[str, Layer]]:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from workloads.ops import Collective, Compute, Op
-from workloads.optimizer import Adam
 
 if TYPE_CHECKING:
     from workloads.step import TrainingStep
@@ -22,7 +21,7 @@ def closing_ops(step: "TrainingStep", stages: Sequence[float], after: str, *, ti
     for strategy in step.plan.inside_out:
         ops += strategy.close(stages, ready, step.rank_microbatch)
         ready += strategy.marks() if sum(stages) else ()
-    if step.optimizer == "none":
+    if not step.optimizer.steps:
         return tuple(ops)
     if tied:
         ops.append(_tied(step, ready))
@@ -34,7 +33,7 @@ def closing_ops(step: "TrainingStep", stages: Sequence[float], after: str, *, ti
 def _tied(step: "TrainingStep", after: tuple[str, ...]) -> Op:
     """The first and the last stage add up the gradients of their copies of the embedding."""
     shared = step.stages[-1].layers[-1].logits * step.model.hidden * step.plan.share("gradients")
-    size = shared * step.rank_microbatch.element
+    size = shared * step.rank_microbatch.reduced_bytes
     return Collective(
         name="tied_embeddings",
         stream="pp",
@@ -42,7 +41,7 @@ def _tied(step: "TrainingStep", after: tuple[str, ...]) -> Op:
         kind="all_reduce",
         axes=("pp",),
         bytes=size,
-        dtype=step.rank_microbatch.dtype,
+        dtype=step.rank_microbatch.reduced_dtype,
         positions=(0, -1),
     )
 
@@ -53,16 +52,15 @@ def _optimizer(step: "TrainingStep", parameters: float, ready: tuple[str, ...]) 
     The norm adds up over the axes whose ranks hold different gradients: tp, pp, fsdp, and dp with zero=1. Plain
     dp has the same gradients on all of its ranks.
     """
-    precision, element = step.rank_microbatch.dtype, step.rank_microbatch.element
-    adam = Adam(element)
+    numbers, optimizer = step.rank_microbatch, step.optimizer
     previous = "gradient_norm"
     yield Compute(
         name=previous,
         kind="elementwise",
         after=ready,
-        read_bytes=parameters * element,
+        read_bytes=parameters * numbers.gradient_bytes,
         write_bytes=0.0,
-        dtype=precision,
+        dtype=numbers.reduced_dtype,
     )
     for strategy in reversed(step.plan.strategies):
         if strategy.degree > 1 and strategy.splits_gradients:
@@ -72,8 +70,8 @@ def _optimizer(step: "TrainingStep", parameters: float, ready: tuple[str, ...]) 
         name="optimizer",
         kind="optimizer",
         after=(previous,) if previous != "gradient_norm" else (),
-        read_bytes=parameters * adam.read_bytes,
-        write_bytes=parameters * adam.written_bytes,
+        read_bytes=parameters * optimizer.read_bytes(numbers.element),
+        write_bytes=parameters * (optimizer.written_bytes(numbers.element) + numbers.precision.copies),
         dtype="fp32",
     )
 

@@ -1,9 +1,8 @@
 """The lowering itself: blocks and orders of a whole step."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from workloads.layers import forward
 from workloads.lowering.bodies import Bodies, Ends
 from workloads.lowering.finish import closing_ops
 from workloads.lowering.messages import Hops
@@ -13,6 +12,9 @@ from workloads.program import Block, BlockKey, Program, Replay
 
 if TYPE_CHECKING:
     from workloads.step import TrainingStep
+
+ATTENTION = ("attention", "batched_gemm")
+"""Kinds of kernels that compute attention scores."""
 
 
 def lower(step: "TrainingStep") -> Program:
@@ -37,7 +39,7 @@ class _Lowering:
         self.bodies = Bodies(
             microbatch=step.rank_microbatch,
             strategies=step.plan.inside_out,
-            recompute=step.recompute == "full",
+            recompute=step.recompute,
             message_bytes=step.rank_microbatch.bytes(step.model.hidden) * step.plan.share("boundary"),
         )
         self.blocks: dict[BlockKey, Block] = {}
@@ -54,7 +56,7 @@ class _Lowering:
             blocks=self.blocks,
             orders=orders,
             model_flops=float(step.model.flops(step.tokens, step.convention, sequence=step.sequence)),
-            recompute_flops=recompute_flops(step),
+            recompute_flops=self._recompute_flops(orders),
             precision=step.precision,
             convention=step.convention,
             tokens=step.tokens,
@@ -123,6 +125,15 @@ class _Lowering:
         ops = self.blocks[BlockKey(stage, kind, names[-1])].ops
         return next((op.name for op in reversed(ops) if isinstance(op, Compute)), "")
 
+    def _recompute_flops(self, orders: Mapping[tuple[int, ...], tuple[Replay, ...]]) -> float:
+        """FLOPs of the forward pass that all ranks repeat in the step, attention by the step's convention."""
+        if self.step.recompute.mode == "none":
+            return 0.0
+        scale = self.step.model.attention_scale(self.step.convention)
+        each = {key: sum(_repeated(op, scale) for op in block.ops) for key, block in self.blocks.items()}
+        replicas = self.step.plan.world_size // len(orders)
+        return replicas * sum(each[replay.block] for order in orders.values() for replay in order)
+
     def _intern(self, ops: tuple[Op, ...]) -> Block:
         """One block for equal ops."""
         if ops not in self.interned:
@@ -130,15 +141,11 @@ class _Lowering:
         return self.interned[ops]
 
 
-def recompute_flops(step: "TrainingStep") -> float:
-    """Forward FLOPs that all ranks repeat in the step: every layer's under full recomputation."""
-    if step.recompute != "full":
+def _repeated(op: Op, scale: float) -> float:
+    """FLOPs of an op that repeats what the forward pass computed; attention is scaled to the convention's count."""
+    if not (isinstance(op, Compute) and op.recompute):
         return 0.0
-    layers = [layer for stage in step.stages for layer in stage.layers if layer.kind == "layer"]
-    tasks = forward(layers[0], step.rank_microbatch) if layers else []
-    once = sum(getattr(task.op, "flops", 0.0) for task in tasks)
-    replicas = step.plan.world_size // step.plan.degree("pp")
-    return once * len(layers) * step.microbatches * replicas
+    return op.flops * (scale if op.kind in ATTENTION else 1.0)
 
 
 def _variants(microbatches: int) -> tuple[str, ...]:

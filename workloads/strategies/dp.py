@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from workloads.checks import check_switch, is_whole
-from workloads.modules import Microbatch
+from workloads.microbatch import Microbatch
 from workloads.ops import Collective, Op
 from workloads.plugins import as_text
 from workloads.strategy import Strategy
@@ -27,8 +27,7 @@ class Data(Strategy):
     """`zero` 0 all-reduces gradients; 1 reduce-scatters them and gathers parameters as the next step opens.
 
     `bucket` is in bytes; with `overlap` off each stage is one bucket, reduced after the rank's last backward.
-    Assumes that gradients are kept and reduced in the parameters' dtype, and that a stage's parameters are gathered
-    as one collective.
+    Assumes that a stage's parameters are gathered as one collective.
     """
 
     axis: ClassVar[str] = "dp"
@@ -58,7 +57,7 @@ class Data(Strategy):
         """Launch each bucket after the last gradient in it."""
         if self.degree == 1 or not (self.overlap and draft.completes_gradients and draft.is_last):
             return
-        element = draft.microbatch.element
+        element = draft.microbatch.reduced_bytes
         limit = self.bucket or max(SMALLEST_BUCKET, BUCKET_PER_RANK * self.degree) * element
         buckets = list(_buckets(draft, limit / element))
         for number, (unit, ready, parameters) in enumerate(buckets, 1):
@@ -103,8 +102,8 @@ class Data(Strategy):
             after=after,
             kind="reduce_scatter" if self.zero else "all_reduce",
             axes=(self.axis,),
-            bytes=parameters * microbatch.element,
-            dtype=microbatch.dtype,
+            bytes=parameters * microbatch.reduced_bytes,
+            dtype=microbatch.reduced_dtype,
         )
 
 

@@ -89,14 +89,15 @@ class FullyShardedData(Strategy):
 
     def _collective(self, draft: "Draft", unit: "Unit", kind: str, after: str, *, mark: bool = False) -> Collective:
         """A gather or scatter of one unit's parameters."""
+        numbers = draft.microbatch
         return Collective(
             name=MARK if mark else f"{unit.name}.{kind}",
             stream=self.axis if kind == "all_gather" else SCATTERS,
             after=(after,) if after else (),
             kind=kind,
             axes=(self.axis,),
-            bytes=unit.parameters * draft.microbatch.element,
-            dtype=draft.microbatch.dtype,
+            bytes=unit.parameters * (numbers.element if kind == "all_gather" else numbers.reduced_bytes),
+            dtype=numbers.dtype if kind == "all_gather" else numbers.reduced_dtype,
         )
 
 
