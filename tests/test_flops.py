@@ -8,7 +8,7 @@ from random_models import transformers
 from workloads import flops, models
 from workloads.transformer import CONVENTIONS, Transformer
 
-GPT = ["gpt_7_5b", "gpt_22b", "gpt3_175b", "gpt_530b", "gpt_1t"]
+GPT = ["gpt2_xl", "gpt_7_5b", "gpt_22b", "gpt3_175b", "gpt_530b", "gpt_1t"]
 LLAMA = ["llama2_7b", "llama2_70b", "llama3_8b", "llama3_70b", "llama3_405b", "mistral_7b"]
 
 

@@ -16,6 +16,7 @@ COUNTS = {
     "mistral_7b": 7_241_732_096,
 }
 PUBLISHED = {
+    "gpt2_xl": 1.558e9,
     "gpt3_175b": 175e9,
     "gpt_7_5b": 7.5e9,
     "gpt_22b": 22e9,
