@@ -4,10 +4,11 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Self
 
+from workloads import flops
 from workloads.checks import check_switch, check_whole, nearest_divisors
 from workloads.plugins import unknown
 
-CONVENTIONS = ("causal", "full", "palm", "palm_causal")
+CONVENTIONS = tuple(flops.CONVENTIONS)
 NORMS = ("layernorm", "rmsnorm")
 LARGEST = {
     "layers": 10_000,
@@ -18,8 +19,9 @@ LARGEST = {
     "ffn": 100_000_000,
     "vocab": 1_000_000_000,
     "positions": 1_000_000_000,
+    "window": 1_000_000_000,
 }
-MAY_BE_ZERO = ("vocab", "positions")
+MAY_BE_ZERO = ("vocab", "positions", "window")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,11 @@ class Transformer:
     head. `positions` is the length of a table of learned positions, 0 for rotary ones. With `tied` the
     head multiplies by the embedding table. `vocab=0` leaves out embedding, positions, last norm and head: all
     that remains are equal layers.
+
+    What a query attends to, in every layer: no later key if `causal`; in a sliding `window` at most so many keys,
+    itself included (0: the whole sequence); of the blocks of scores within this mask the share `block_density`
+    (block-sparse attention; 1: all). `dropout` follows the attention scores, attention and the feed-forward
+    network, as Megatron-LM trains GPT.
 
     >>> tiny = Transformer(
     ...     name="tiny", layers=2, hidden=8, heads=4, kv_heads=2, head_dim=2, ffn=16, vocab=10, gated=True
@@ -54,13 +61,20 @@ class Transformer:
     norm: str = "rmsnorm"
     bias: bool = False
     positions: int = 0
+    causal: bool = True
+    window: int = 0
+    block_density: float = 1.0
+    dropout: bool = False
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name):
             raise ValueError(f"name={self.name!r} is no name; it is a text such as the one that builds the model")
         for field, largest in LARGEST.items():
             check_whole(field, getattr(self, field), 0 if field in MAY_BE_ZERO else 1, largest)
-        check_switch(gated=self.gated, tied=self.tied, bias=self.bias)
+        check_switch(gated=self.gated, tied=self.tied, bias=self.bias, causal=self.causal, dropout=self.dropout)
+        density = self.block_density
+        if isinstance(density, bool) or not isinstance(density, int | float) or not 0 < density <= 1:
+            raise ValueError(f"block_density={density!r} is no share of blocks; it is above 0 and at most 1")
         if self.norm not in NORMS:
             raise ValueError(unknown("norm", str(self.norm), NORMS))
         if self.heads % self.kv_heads:
@@ -97,6 +111,10 @@ class Transformer:
         attention = self.hidden * (self.qkv_width + self.heads * self.head_dim)
         return attention + self.hidden * (self.up_width + self.ffn)
 
+    def multiplied_parameters(self) -> int:
+        """Weights that multiply every token: of all layers and of the head, also of a tied one."""
+        return self.layers * self.layer_matmul_parameters() + self.vocab * self.hidden
+
     def norm_parameters(self) -> int:
         """Parameters of one norm."""
         return self.hidden * (2 if self.norm == "layernorm" else 1)
@@ -123,19 +141,50 @@ class Transformer:
         """Output width of the projections into the feed-forward network: gate and up, or up alone."""
         return self.ffn * (2 if self.gated else 1)
 
+    def attention_span(self, sequence: int) -> int:
+        """Keys in reach of a query before the causal mask: the window, or a shorter sequence.
+
+        >>> from workloads import models
+        >>> mistral = models.build("mistral_7b")
+        >>> mistral.attention_span(1024), mistral.attention_span(32768)
+        (1024, 4096)
+        """
+        self.check_sequence(sequence)
+        return min(sequence, self.window or sequence)
+
+    def keys(self, sequence: int) -> float:
+        """Keys that a query attends to, on average over a sequence of s tokens.
+
+        Causal: s / 2; with a window w below s: w - w^2 / 2s, since the first w queries see a triangle and all
+        others w keys. Not causal: s, or the w around the query. Times `block_density`. Assumes half of the diagonal
+        (at most half a key is left out), and without causal mask whole windows at the ends of the sequence too.
+
+        >>> from workloads import models
+        >>> mistral = models.build("mistral_7b")
+        >>> mistral.keys(4096), mistral.keys(8192), mistral.replace(causal=False).keys(8192)
+        (2048.0, 3072.0, 4096.0)
+        """
+        span = self.attention_span(sequence)
+        triangle = span / 2 * (span / sequence) if self.causal else 0.0
+        return (span - triangle) * self.block_density
+
+    def counted_keys(self, sequence: int, convention: str = "causal") -> float:
+        """Keys per query that a FLOPs convention counts, on average: those of `keys`, or what it takes for them."""
+        counted = {
+            "attended": self.keys(sequence),
+            "reach": self.attention_span(sequence) * self.block_density,
+            "square": sequence,
+            "half": sequence / 2 if self.causal else sequence,
+        }
+        return counted[flops.find(convention).keys]
+
     def flops(self, tokens: int, convention: str = "causal", *, sequence: int) -> int:
         """FLOPs of training on `tokens` tokens in sequences of `sequence` tokens, forward and backward.
 
-        A product of weights counts 6 FLOPs per weight and token (forward 2, input and weight gradient 2 each).
+        Per token 6 x the counted weights + 12 x layers x heads x head_dim x the counted keys per query. What each
+        convention counts, and who reports it: `workloads.flops.CONVENTIONS`. Recomputation counts in none.
 
-        - `full`: 6 x (weights of the layers and the head) + 12 x layers x heads x head_dim x sequence, per
-          token. The embedding look-up, norms and biases count nothing.
-        - `causal`: as `full` with half of the attention term, the half that a causal mask leaves.
-        - `palm`: 6 x all parameters + the attention term of `full` (PaLM, arXiv:2204.02311, appendix B).
-        - `palm_causal`: as `palm` with half of the attention term.
-
-        Recomputation counts in none of them. Assumes one causal triangle per sequence: documents packed
-        into one sequence are not masked from each other.
+        Assumes one mask per sequence: documents packed into one sequence are not masked from each other.
 
         >>> from workloads import models
         >>> llama = models.build("llama2_7b")
@@ -145,18 +194,12 @@ class Transformer:
         return 3 * self.forward_flops(tokens, convention, sequence=sequence)
 
     def forward_flops(self, tokens: int, convention: str = "causal", *, sequence: int) -> int:
-        """FLOPs of the forward pass alone: a third of `flops`."""
-        if convention not in CONVENTIONS:
-            raise ValueError(unknown("FLOPs convention", convention, CONVENTIONS))
+        """FLOPs of the forward pass alone: a third of `flops`, in whole FLOPs."""
         check_whole("tokens", tokens, 0, 10**18)
-        self.check_sequence(sequence)
-        if convention.startswith("palm"):
-            weights = self.parameters()
-        else:
-            weights = self.layers * self.layer_matmul_parameters() + self.vocab * self.hidden
-        halves = 1 if convention.endswith("causal") else 2
-        attention = 2 * halves * self.layers * self.heads * self.head_dim * sequence
-        return (2 * weights + attention) * tokens
+        counts_all = flops.find(convention).weights == "all"
+        weights = self.parameters() if counts_all else self.multiplied_parameters()
+        width, keys = self.layers * self.heads * self.head_dim, self.counted_keys(sequence, convention)
+        return 2 * weights * tokens + flops.attention_flops(width, keys, tokens)
 
     def check_sequence(self, sequence: int) -> None:
         """Refuse a sequence that is no positive whole number of tokens, or longer than the learned positions.
