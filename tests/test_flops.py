@@ -133,8 +133,8 @@ def test_sources_know_no_window_and_no_blocks(model: Transformer, sequence: int)
 @given(transformers(masked=True), st.integers(1, 10_000), st.integers(0, 10_000))
 def test_a_window_as_long_as_the_sequence_is_none(model: Transformer, sequence: int, more: int) -> None:
     whole, windowed = model.replace(window=0), model.replace(window=sequence + more)
-    assert windowed.attention_span(sequence) == sequence
-    assert windowed.keys(sequence) == whole.keys(sequence)
+    assert windowed.mask.span(sequence) == sequence
+    assert windowed.mask.keys(sequence) == whole.mask.keys(sequence)
     for convention in CONVENTIONS:
         assert windowed.flops(64, convention, sequence=sequence) == whole.flops(64, convention, sequence=sequence)
 
@@ -144,10 +144,10 @@ def test_mean_keys_of_a_causal_window_match_counting_them(window: int, sequence:
     """The i-th query sees min(i, w) keys; the closed form w - w^2/2s leaves out half of the diagonal, w/2s."""
     model = models.build("mistral_7b").replace(window=window)
     counted = sum(min(query, window) for query in range(1, sequence + 1)) / sequence
-    span = model.attention_span(sequence)
-    assert model.keys(sequence) == pytest.approx(counted - span / (2 * sequence), rel=1e-12)
-    assert model.keys(sequence) == pytest.approx(span - span**2 / (2 * sequence), rel=1e-12)
-    assert model.replace(causal=False).keys(sequence) == span
+    span = model.mask.span(sequence)
+    assert model.mask.keys(sequence) == pytest.approx(counted - span / (2 * sequence), rel=1e-12)
+    assert model.mask.keys(sequence) == pytest.approx(span - span**2 / (2 * sequence), rel=1e-12)
+    assert model.replace(causal=False).mask.keys(sequence) == span
 
 
 def test_mistral_counts_three_quarters_of_a_sequence_of_two_windows() -> None:
@@ -189,7 +189,7 @@ def test_bad_input_in_one_line() -> None:
         model.flops(1, "casual", sequence=1)
     with pytest.raises(ValueError, match="unknown FLOPs convention 'mega'"):
         model.counted_keys(1, "mega")
-    for call in (model.keys, model.attention_span, lambda sequence: model.flops(1, sequence=sequence)):
+    for call in (model.counted_keys, lambda sequence: model.flops(1, sequence=sequence)):
         with pytest.raises(ValueError, match="sequence=0 is not a whole number from 1"):
             call(0)
     with pytest.raises(ValueError, match=r"tokens=1\.5 is not a whole number"):

@@ -15,6 +15,7 @@ from workloads.program import BlockKey
 
 SMALL = models.build("llama3_8b,layers=8")
 PARAMETERS = SMALL.parameters()
+POINTWISE = ("elementwise", "norm", "activation")
 
 
 def program(plan="dp=1", model=SMALL, batch=16, **options):
@@ -101,7 +102,7 @@ def test_pointwise_traffic_of_a_layer():
     """20h bytes forward and 24h backward for norms and residuals, 6 and 10 per channel, 4 and 4 per qkv channel."""
     moved = defaultdict(float)
     for op in ops(program(batch=1, sequence=1, optimizer="none")):
-        if isinstance(op, Compute) and op.kind == "elementwise" and op.name.startswith("layer0."):
+        if isinstance(op, Compute) and op.kind in POINTWISE and op.name.startswith("layer0."):
             moved[op.name.endswith("backward")] += op.read_bytes + op.write_bytes
     h, ffn, qkv = SMALL.hidden, SMALL.ffn, SMALL.qkv_width
     assert moved == {False: 20 * h + 6 * ffn + 4 * qkv, True: 24 * h + 10 * ffn + 4 * qkv}
@@ -265,9 +266,32 @@ def test_fsdp_moves_three_times_the_parameters():
     assert total_bytes(built, "fsdp_reduce") == 2 * (2 * PARAMETERS)
 
 
-def test_fsdp_without_resharding_gathers_and_scatters_once():
+def test_fsdp_without_resharding_gathers_once():
     built = program("fsdp=4,reshard=off", batch=16)
-    assert total_bytes(built, "fsdp") == total_bytes(built, "fsdp_reduce") == 2 * PARAMETERS
+    assert (total_bytes(built, "fsdp"), total_bytes(built, "fsdp_reduce")) == (2 * PARAMETERS, 4 * 2 * PARAMETERS)
+
+
+def test_fsdp_without_synchronisation_scatters_once():
+    """Accumulated gradients travel with the last microbatch alone: m reductions of every unit become one."""
+    built = program("fsdp=4,sync=off", batch=16)
+    assert (total_bytes(built, "fsdp"), total_bytes(built, "fsdp_reduce")) == (2 * 4 * 2 * PARAMETERS, 2 * PARAMETERS)
+
+
+def test_zero_2_scatters_gradients_in_every_microbatch():
+    """It keeps its share of them alone; ZeRO-1 accumulates whole ones and scatters once."""
+    sharded, whole = program("dp=4,zero=2", batch=16), program("dp=4,zero=1", batch=16)
+    assert total_bytes(sharded, "dp", "reduce_scatter") == 4 * total_bytes(whole, "dp", "reduce_scatter")
+    assert total_bytes(sharded, "dp", "all_gather") == total_bytes(whole, "dp", "all_gather") == 2 * PARAMETERS
+    assert ops(sharded)[-1] == ops(whole)[-1]
+
+
+def test_gradients_travel_in_the_bytes_that_the_optimizer_names():
+    kept, reduced = (
+        program("dp=4", optimizer="adam,gradients=4"),
+        program("dp=4", optimizer="adam,gradients=4,reduce=2"),
+    )
+    assert (total_bytes(kept, "dp"), total_bytes(reduced, "dp")) == (4 * PARAMETERS, 2 * PARAMETERS)
+    assert total_bytes(program("fsdp=4", batch=4, optimizer="adam,gradients=4"), "fsdp_reduce") == 4 * PARAMETERS
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
@@ -328,7 +352,8 @@ def test_the_optimizer_moves_what_memory_holds(precision, element):
     update = ops(built)[-1]
     assert update.read_bytes == (element + weight + moments) * PARAMETERS
     assert update.write_bytes == (weight + moments + copy + element) * PARAMETERS
-    assert built.memory[0,]["optimizer"] == (moments + (weight if copy else 0)) * PARAMETERS
+    rows = built.memory[0,].rows(built.orders[0,])
+    assert (rows["optimizer"], rows.get("master_weights", 0)) == (8 * PARAMETERS, copy and 4 * PARAMETERS)
 
 
 @pytest.mark.parametrize(
@@ -367,7 +392,7 @@ def test_input_and_weight_gradients_split_the_backward():
     step = TrainingStep(SMALL, "tp=2", 1, 4096)
     drafts = {kind: Draft(kind, "only", step.rank_microbatch) for kind in "BIW"}
     for draft in drafts.values():
-        draft.assemble(step.stages[0].layers, recompute=False)
+        draft.assemble(step.stages[0].layers)
     names = {kind: [op.name for op in draft.ops()] for kind, draft in drafts.items()}
     assert sorted(names["I"] + names["W"]) == sorted(names["B"])
     assert [name for name in names["B"] if name in names["W"]] == names["W"]

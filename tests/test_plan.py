@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from workloads import strategies
 from workloads.mesh import DeviceMesh
+from workloads.microbatch import Microbatch
 from workloads.plan import ParallelPlan
 from workloads.plugins import as_text, parse
 from workloads.stages import layers_per_stage, layout_text
@@ -100,7 +101,7 @@ def test_every_strategy_is_the_identity_at_degree_one(axis):
     strategy = strategies.build(axis, 1)
     assert all(strategy.share(state) == 1 for state in ("parameters", "gradients", "optimizer", "boundary"))
     assert not strategy.marks()
-    assert strategy.gathered([1.0]) == 0
+    assert strategy.gathered([1.0], Microbatch(1, 1)) == (0, 0)
 
 
 @pytest.mark.parametrize("axis", strategies.names())
@@ -118,9 +119,9 @@ def test_every_strategy_refuses_absurd_degrees(axis, degree):
         ("tp=eight", "'tp=eight' is not axis=degree"),
         ("tp=2 dp=2 tp=4", "tp is given 2 times"),
         ("dp=8,zer=1", "unknown option of dp 'zer'; did you mean zero"),
-        ("dp=8,zero=3", "zero=3: dp has zero=0 or zero=1; for sharded parameters use fsdp=8"),
+        ("dp=8,zero=3", "zero=3: dp has zero=0, 1 or 2; for sharded parameters use fsdp=8"),
         ("dp=8,bucket=0", "bucket=0"),
-        ("dp=8,zero=1.0", "zero=1.0: dp has zero=0 or zero=1"),
+        ("dp=8,zero=1.0", "zero=1.0: dp has zero=0, 1 or 2"),
         ("dp=8,zero=on", "zero=on: dp has"),
         ("dp=8,bucket=on", "bucket=on: a bucket is a number of bytes"),
         ("dp=8,bucket=big", "bucket=big: a bucket is a number of bytes"),

@@ -9,6 +9,7 @@ from workloads.microbatch import Microbatch
 from workloads.modules import Channels, Module, Split
 from workloads.ops import Compute, Op
 
+WHOLE = Mask()
 IMPLEMENTATIONS = ("flash", "flash2", "unfused")
 """`flash` is the fastest fused kernel of an accelerator (cuDNN, FlashAttention-3), `flash2` FlashAttention-2
 (arXiv:2307.08691); `unfused` writes all scores to memory, as Megatron-LM did in arXiv:2205.05198."""
@@ -24,7 +25,7 @@ class Attention(Module):
     heads: float
     kv_heads: float
     head_dim: int
-    mask: Mask = Mask()
+    mask: Mask = WHOLE
     implementation: str = "flash"
     dropout: bool = False
 

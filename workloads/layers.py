@@ -7,6 +7,7 @@ Forward, a Llama layer is: norm, [enter], query-key-value product, rotary embedd
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal, NamedTuple, Self
 
 from workloads.attention import Attention
@@ -73,13 +74,14 @@ class Stretch(NamedTuple):
 
 
 def stretches(layer: Layer, targets: Sequence[Target]) -> Iterator[Stretch]:
-    """Where a layer has what is to be recomputed."""
-    for target in targets:
-        places = [index for index, module in enumerate(layer.modules) if module.name in target.modules]
-        if places:
-            after = range(places[-1] + 1, len(layer.modules))
-            user = next(index for index in after if not isinstance(layer.modules[index], Boundary))
-            yield Stretch(tuple(layer.modules[index] for index in places), user, target.drops_output)
+    """Where a layer has what is to be recomputed; neighbours are one stretch, as one needs what the other drops."""
+    drops = {name: target.drops_output for target in targets for name in target.modules}
+    marked = [(index, module) for index, module in enumerate(layer.modules) if module.name in drops]
+    for _, found in groupby(enumerate(marked), key=lambda each: each[1][0] - each[0]):
+        run = [each for _, each in found]
+        after = range(run[-1][0] + 1, len(layer.modules))
+        user = next(index for index in after if not isinstance(layer.modules[index], Boundary))
+        yield Stretch(tuple(module for _, module in run), user, drops[run[-1][1].name])
 
 
 Part = Literal["forward", "again", "input", "weight"]

@@ -8,10 +8,12 @@ class Mask:
     """The part of the square of scores that counts.
 
     `causal`: no key after the query; `window`: at most so many keys, the query's own included (0: all), before it or
-    around it; `density`: the share of blocks within these that a block-sparse kernel computes.
+    around it; `density`: the share of blocks within these that a block-sparse kernel computes. Assumes half of the
+    diagonal under a causal mask (at most half a key is left out), and without one whole windows at the ends of the
+    sequence too.
 
     >>> Mask().keys(8192), Mask(causal=False).keys(8192), Mask(window=4096).keys(8192), Mask(window=4096).span(8192)
-    (4096.0, 8192, 3072.0, 4096)
+    (4096.0, 8192.0, 3072.0, 4096)
     """
 
     causal: bool = True
@@ -23,7 +25,11 @@ class Mask:
         return min(sequence, self.window or sequence)
 
     def keys(self, sequence: int) -> float:
-        """Keys that a query attends to, the mean over a sequence: half the sequence under a causal mask."""
+        """Keys that a query attends to, on average over a sequence of s tokens.
+
+        Causal: s / 2; with a window w below s: w - w^2 / 2s, since the first w queries see a triangle and all others
+        w keys. Not causal: s, or the w around the query.
+        """
         span = self.span(sequence)
-        mean = span - span * span / (2 * sequence) if self.causal else span
-        return mean if self.density == 1 else self.density * mean
+        triangle = span / 2 * (span / sequence) if self.causal else 0.0
+        return (span - triangle) * self.density

@@ -18,6 +18,13 @@ RUNTIME_BYTES = 1.5e9
 """CUDA context, libraries and communicator buffers. Assumes one figure for every cluster and plan."""
 PARTS = {"embedding": "embedding", "layer": "layers", "head": "head"}
 """Kinds of layers, and the parts of the account that they are."""
+SHARES = {
+    "parameters": "parameters",
+    "gradients": "accumulated",
+    "master_weights": "optimizer",
+    "optimizer": "optimizer",
+}
+"""Rows of model states, and the states of whose share strategies know."""
 INPUTS = "layer inputs"
 """What full recomputation keeps, as a part of the account."""
 
@@ -66,13 +73,12 @@ class _Account:
         for layer in layers:
             part = PARTS[layer.kind]
             for row, size in self._states().items():
-                share = plan.share("optimizer" if row == "master_weights" else row)
-                _add(found, Item(row, part), layer.parameters * size * share)
+                _add(found, Item(row, part), layer.parameters * size * plan.share(SHARES[row]))
             copies = layer.narrow_weights * self.microbatch.precision.copies
             _add(found, Item("parameters", "narrow copies"), copies * plan.share("parameters"))
         units = [layer.parameters for layer in layers]
         for strategy in plan.strategies:
-            parameters, gradients = strategy.gathered(units)
+            parameters, gradients = strategy.gathered(units, self.microbatch)
             _add(found, Item("gathered", "parameters"), parameters * element)
             _add(found, Item("gathered", "gradients"), gradients * self.microbatch.reduced_bytes)
         _add(found, Item("runtime"), RUNTIME_BYTES)
@@ -106,22 +112,20 @@ class _Account:
         return found
 
     def _working(self, stage: Stage, kind: str) -> Found:
-        """What is there while an action runs: logits in their own precision, all of the layers that are recomputed."""
+        """What is there while an action runs: logits in their own precision, what of one group is recomputed."""
         found: Found = {}
-        logits = sum(layer.logits for layer in stage.layers)
-        _add(found, Item("logits", "logits"), self.microbatch.bytes(logits))
+        _add(found, Item("logits", "logits"), self.microbatch.bytes(sum(layer.logits for layer in stage.layers)))
         if kind == "F":
             return found
-        layer = next((layer for layer in stage.layers if layer.kind == "layer"), None)
-        for _ in range(max((len(group) for group in self._groups(stage)), default=0) if layer else 0):
-            self._add_saved(found, layer)
-        for each in stage.layers if self.step.recompute.head else ():
-            if each.kind == "head":
-                self._add_softmax(found, each)
-        if layer and self.step.recompute.targets:
-            kept, whole = layer.saved(self.microbatch, self.step.recompute.targets), layer.saved(self.microbatch)
+        for layer in stage.layers:
+            if layer.kind == "head" and self.step.recompute.head:
+                self._add_saved(found, layer, "recomputed")
+                self._add_softmax(found, layer)
+        largest = max((len(group) for group in self._groups(stage)), default=0)
+        for layer in [layer for layer in stage.layers if layer.kind == "layer"][:1]:
+            kept, whole = (layer.saved(self.microbatch, each) for each in (self.step.recompute.targets, ()))
             for name, size in whole.items():
-                _add(found, Item("activations", name), size - kept[name])
+                _add(found, Item("recomputed", name), largest * kept[name] + size - kept[name])
         return found
 
     def _groups(self, stage: Stage) -> list[range]:
@@ -132,12 +136,11 @@ class _Account:
         """The activation between two layers."""
         return self.microbatch.bytes(self.step.model.hidden * self.step.plan.share("boundary"))
 
-    def _add_saved(self, found: Found, layer: Layer | None) -> None:
-        """Everything that a layer keeps, by module."""
-        targets = self.step.recompute.targets
-        for name, size in layer.saved(self.microbatch, targets).items() if layer else ():
-            part = name if layer and layer.kind == "layer" else f"{layer and layer.kind}.{name}"
-            _add(found, Item("activations", part), size)
+    def _add_saved(self, found: Found, layer: Layer, row: str = "activations") -> None:
+        """Everything that a layer keeps, by module; those of embedding and head under their name."""
+        prefix = "" if layer.kind == "layer" else f"{layer.kind}."
+        for name, size in layer.saved(self.microbatch, self.step.recompute.targets).items():
+            _add(found, Item(row, prefix + name), size)
 
     def _add_softmax(self, found: Found, layer: Layer) -> None:
         """The softmax of the loss."""

@@ -74,13 +74,11 @@ class Microbatch:
         )
 
     def casts(self, name: str, channels: float) -> tuple[Compute, ...]:
-        """The kernel that converts an operand of GEMMs, once as it is and once transposed; none where nothing differs."""
+        """The kernel that converts an operand of GEMMs, as it is and transposed; none where nothing differs."""
         if not self.precision.casts:
             return ()
         write = 2 * self.tokens * channels * self.precision.operand
-        return (
-            Compute(name=name, kind="cast", read_bytes=self.bytes(channels), write_bytes=write, dtype=self.dtype),
-        )
+        return (Compute(name=name, kind="cast", read_bytes=self.bytes(channels), write_bytes=write, dtype=self.dtype),)
 
     def collective(self, name: str, kind: str, axis: str, channels: float) -> Collective:
         """A collective over one axis whose whole buffer holds so many channels of every token."""

@@ -93,8 +93,8 @@ class Matmul(Module):
     """A weight matrix: `inputs` x the sum of `outputs`. It saves its input.
 
     `column` splits the outputs over ranks, `row` the inputs. A row-split bias is replicated. `owned=False`
-    is a weight that another layer of the same rank owns (tied embeddings). A `narrow` one is computed in the precision's
-    format for GEMMs; it then keeps its input in that format. Assumes that the converted weights are made with the
+    is a weight that another layer of the same rank owns (tied embeddings). A `narrow` one is computed in the
+    precision's format for GEMMs, and keeps its input in it. Assumes that converted weights are made with the
     optimizer's update, once a step, and that the accumulation of gradients over microbatches is part of the product.
     """
 
@@ -207,9 +207,7 @@ class Pointwise(Module):
 
     def backward(self, microbatch: Microbatch) -> tuple[Op, ...]:
         """The same for the backward pass."""
-        return self._share(
-            microbatch, f"{self.name}.backward", self.traffic.backward_read, self.traffic.backward_write
-        )
+        return self._share(microbatch, f"{self.name}.backward", self.traffic.backward_read, self.traffic.backward_write)
 
     def _share(self, microbatch: Microbatch, name: str, read: float, write: float) -> tuple[Op, ...]:
         names = [name, *(f"{name}.{number}" for number in range(2, self.kernels + 1))]

@@ -5,7 +5,7 @@ arXiv:2205.05198 (18); DeepSpeed's estimates of model states (4 + 16 / n); BF16 
 8-bit moments, arXiv:2110.02861; Muon, arXiv:2502.16982; Lion, arXiv:2302.06675.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 from workloads.plugins import as_text, parse, unknown
@@ -88,10 +88,6 @@ class Optimizer:
     def written_bytes(self, element: int) -> float:
         """What an update writes: states, the parameter, the cleared gradient."""
         return self.state_bytes(element) + element + self.gradient_bytes(element)
-
-    def replace(self, **coefficients: float) -> Self:
-        """The same with other coefficients."""
-        return replace(self, **coefficients)
 
 
 PRESETS: dict[str, dict[str, float]] = {

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 from workloads.footprint import Footprint
 from workloads.mesh import DeviceMesh
-from workloads.ops import Op
+from workloads.ops import Compute, Op
 
 
 class BlockKey(NamedTuple):
@@ -88,6 +88,24 @@ class Program:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(getattr(self, each.name) for each in dataclasses.fields(self) if each.name != "cache")
+
+    def emitted_flops(self) -> tuple[float, float]:
+        """Model FLOPs and repeated FLOPs of all kernels of all ranks, attention as its mask leaves it.
+
+        With the convention `causal` these are `model_flops` and `recompute_flops`.
+        """
+        each = {
+            key: [
+                sum(op.flops for op in block.ops if isinstance(op, Compute) and op.recompute == again)
+                for again in (False, True)
+            ]
+            for key, block in self.blocks.items()
+        }
+        places = self.mesh.size // len(self.orders)
+        useful, repeated = (
+            sum(each[replay.block][part] for order in self.orders.values() for replay in order) for part in (0, 1)
+        )
+        return places * useful, places * repeated
 
     def program(self) -> Self:
         """Itself: whatever has `program()` simulates."""

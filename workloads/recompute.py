@@ -29,8 +29,8 @@ TARGETS = {
     "activation": (Target(("activation",)),),
     "mlp": (Target(("enter2", "gate_up", "up", "activation")),),
 }
-"""What can be recomputed selectively: the attention core (its scores; the output is kept, as in Megatron-LM), outputs of
-norms and of the activation, the feed-forward network up to its last product."""
+"""What can be recomputed selectively: the attention core (its scores; the output is kept, as in Megatron-LM), outputs
+of norms and of the activation, the feed-forward network up to its last product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Recompute:
     """What is recomputed.
 
     `none`; `selective`, the `modules` of every layer (the attention core unless said otherwise, joined by +); `full`,
-    whole layers: only the input of every group of `every` layers is kept (`sqrt`: the square root of a stage's layers),
-    of the first `layers` layers of each stage (all by default, as many as Megatron-LM's method block says otherwise), and
-    with `head` of the head, too.
+    whole layers: only the input of every group of `every` layers is kept (`sqrt`: the square root of a stage's
+    layers), of the first `layers` layers of each stage (Megatron-LM's method block; by default of all), and with
+    `head` of the head, too.
 
     >>> Recompute.parse("full,every=4").groups(10)
     [range(0, 4), range(4, 8), range(8, 10)]
@@ -114,10 +114,10 @@ class Account(NamedTuple):
 def naive_recompute(layers: int, checkpoints: int) -> Account:
     """The textbook account of a chain of `layers` layers with `checkpoints` activations kept.
 
-    Each layer's backward starts again from the checkpoint before it and keeps nothing on the way, so that a stretch of
-    n layers costs n (n + 1) / 2 forwards: O(N^2 / C) compute for O(C) memory. With one checkpoint, the input, O(N^2)
-    and O(1); with sqrt(N) O(N sqrt(N)) and O(sqrt(N)); with all kept O(N) and O(N). What frameworks do instead, one more
-    forward at most, is what `TrainingStep(recompute=…)` simulates.
+    Each layer's backward starts again from the checkpoint before it and keeps nothing on the way, so that a stretch
+    of n layers costs n (n + 1) / 2 forwards: O(N^2 / C) compute for O(C) memory. With one checkpoint, the input,
+    O(N^2) and O(1); with sqrt(N) O(N sqrt(N)) and O(sqrt(N)); with all kept O(N) and O(N). What frameworks do instead,
+    one more forward at most, is what `TrainingStep(recompute=…)` simulates.
 
     >>> naive_recompute(16, 1), naive_recompute(16, 4), naive_recompute(16, 16)
     (Account(forwards=136, kept=1), Account(forwards=40, kept=4), Account(forwards=16, kept=16))

@@ -23,6 +23,8 @@ from workloads.stages import Stage, Style, build_stages, layers_per_stage, layou
 from workloads.transformer import CONVENTIONS, Transformer
 
 LARGEST = 10**9
+NOTHING = Recompute()
+ADAM = Optimizer("adam")
 
 Built = TypeVar("Built")
 
@@ -50,8 +52,8 @@ class TrainingStep:
     sequence: int
     microbatch: int = 1
     precision: str = "bf16"
-    recompute: Recompute = Recompute()
-    optimizer: Optimizer = Optimizer("adam")
+    recompute: Recompute = NOTHING
+    optimizer: Optimizer = ADAM
     attention: str = "flash"
     fusion: bool = True
     graphs: bool = False

@@ -72,13 +72,14 @@ class Strategy:
     def share(self, state: str) -> float:
         """The share a rank keeps of the `parameters`, `gradients` or `optimizer` states of its sharded layers.
 
-        Also of the `boundary`: the activation between two layers.
+        Also of the gradients that are `accumulated` over microbatches, and of the `boundary`: the activation between
+        two layers.
         """
         return 1.0
 
-    def gathered(self, units: Sequence[float]) -> float:
-        """Elements of gathered parameters and unscattered gradients at the peak, given each unit (layer) of a rank."""
-        return 0.0
+    def gathered(self, units: Sequence[float], microbatch: Microbatch) -> tuple[float, float]:
+        """Elements of gathered parameters and of unscattered gradients at the peak, given a rank's units (layers)."""
+        return 0.0, 0.0
 
     def weave(self, draft: "Draft") -> None:
         """Insert gathers and reductions into the ops of an action."""

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from workloads import flops
 from workloads.checks import check_switch, check_whole, nearest_divisors
+from workloads.mask import Mask
 from workloads.plugins import unknown
 
 CONVENTIONS = tuple(flops.CONVENTIONS)
@@ -141,38 +142,17 @@ class Transformer:
         """Output width of the projections into the feed-forward network: gate and up, or up alone."""
         return self.ffn * (2 if self.gated else 1)
 
-    def attention_span(self, sequence: int) -> int:
-        """Keys in reach of a query before the causal mask: the window, or a shorter sequence.
-
-        >>> from workloads import models
-        >>> mistral = models.build("mistral_7b")
-        >>> mistral.attention_span(1024), mistral.attention_span(32768)
-        (1024, 4096)
-        """
-        self.check_sequence(sequence)
-        return min(sequence, self.window or sequence)
-
-    def keys(self, sequence: int) -> float:
-        """Keys that a query attends to, on average over a sequence of s tokens.
-
-        Causal: s / 2; with a window w below s: w - w^2 / 2s, since the first w queries see a triangle and all
-        others w keys. Not causal: s, or the w around the query. Times `block_density`. Assumes half of the diagonal
-        (at most half a key is left out), and without causal mask whole windows at the ends of the sequence too.
-
-        >>> from workloads import models
-        >>> mistral = models.build("mistral_7b")
-        >>> mistral.keys(4096), mistral.keys(8192), mistral.replace(causal=False).keys(8192)
-        (2048.0, 3072.0, 4096.0)
-        """
-        span = self.attention_span(sequence)
-        triangle = span / 2 * (span / sequence) if self.causal else 0.0
-        return (span - triangle) * self.block_density
+    @property
+    def mask(self) -> Mask:
+        """Which keys a query attends to."""
+        return Mask(self.causal, self.window, self.block_density)
 
     def counted_keys(self, sequence: int, convention: str = "causal") -> float:
-        """Keys per query that a FLOPs convention counts, on average: those of `keys`, or what it takes for them."""
+        """Keys per query that a FLOPs convention counts, on average: those of its `mask`, or what it takes for them."""
+        self.check_sequence(sequence)
         counted = {
-            "attended": self.keys(sequence),
-            "reach": self.attention_span(sequence) * self.block_density,
+            "attended": self.mask.keys(sequence),
+            "reach": self.mask.span(sequence) * self.block_density,
             "square": sequence,
             "half": sequence / 2 if self.causal else sequence,
         }
@@ -200,6 +180,10 @@ class Transformer:
         weights = self.parameters() if counts_all else self.multiplied_parameters()
         width, keys = self.layers * self.heads * self.head_dim, self.counted_keys(sequence, convention)
         return 2 * weights * tokens + flops.attention_flops(width, keys, tokens)
+
+    def attention_scale(self, convention: str, *, sequence: int) -> float:
+        """What a convention counts of attention, relative to the work there is."""
+        return self.counted_keys(sequence, convention) / self.mask.keys(sequence)
 
     def check_sequence(self, sequence: int) -> None:
         """Refuse a sequence that is no positive whole number of tokens, or longer than the learned positions.

@@ -8,7 +8,7 @@ layer comes right before the gradient of what follows it.
 
 from collections.abc import Iterator, Sequence
 
-from workloads.layers import Layer, Task, again, stretches
+from workloads.layers import Layer, Part, Task, again, stretches
 from workloads.microbatch import Microbatch
 from workloads.modules import Boundary, Lookup, Matmul, Module
 from workloads.ops import Op
@@ -51,7 +51,7 @@ def _entered(modules: list[Module]) -> Boundary | None:
 
 def _single(module: Module, flow: str, microbatch: Microbatch) -> Iterator[Task]:
     """The backward ops of a module that is no product; a look-up has no input gradient."""
-    part = "weight" if isinstance(module, Lookup) else "input"
+    part: Part = "weight" if isinstance(module, Lookup) else "input"
     ops = module.backward(microbatch)
     for number, op in enumerate(ops, 1):
         weights = module.parameters if number == len(ops) else 0

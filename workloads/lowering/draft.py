@@ -168,7 +168,7 @@ def _recomputed(op: Op) -> Op:
 
 
 def _repeated(named: list[tuple[str, Layer]], recompute: Recompute) -> dict[str, list[tuple[str, Layer]]]:
-    """What is computed again right before the backward of a layer, by the layer's name: the whole group that it ends."""
+    """What is computed again right before a layer's backward, by its name: the whole group that it ends."""
     layers = [(name, layer) for name, layer in named if layer.kind == "layer"]
     groups = [[layers[index] for index in group] for group in recompute.groups(len(layers))]
     heads = [[(name, layer)] for name, layer in named if layer.kind == "head" and recompute.head]

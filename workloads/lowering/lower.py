@@ -129,7 +129,7 @@ class _Lowering:
         """FLOPs of the forward pass that all ranks repeat in the step, attention by the step's convention."""
         if self.step.recompute.mode == "none":
             return 0.0
-        scale = self.step.model.attention_scale(self.step.convention)
+        scale = self.step.model.attention_scale(self.step.convention, sequence=self.step.sequence)
         each = {key: sum(_repeated(op, scale) for op in block.ops) for key, block in self.blocks.items()}
         replicas = self.step.plan.world_size // len(orders)
         return replicas * sum(each[replay.block] for order in orders.values() for replay in order)

@@ -26,6 +26,7 @@ BUCKET_PER_RANK = 1e6
 class Data(Strategy):
     """`zero` 0 all-reduces gradients; 1 reduce-scatters them and gathers parameters as the next step opens.
 
+    2 keeps no more than its share of the gradients either, and so has to scatter them in every microbatch.
     `bucket` is in bytes; with `overlap` off each stage is one bucket, reduced after the rank's last backward.
     Assumes that a stage's parameters are gathered as one collective.
     """
@@ -50,16 +51,21 @@ class Data(Strategy):
         return self.zero > 0
 
     def share(self, state: str) -> float:
-        """ZeRO-1 keeps a share of the optimizer's states."""
-        return 1 / self.degree if self.zero and state == "optimizer" else 1.0
+        """ZeRO-1 keeps a share of the optimizer's states, ZeRO-2 of the gradients too."""
+        sharded = ((), ("optimizer",), ("optimizer", "gradients", "accumulated"))[self.zero]
+        return 1 / self.degree if state in sharded else 1.0
+
+    def gathered(self, units: Sequence[float], microbatch: Microbatch) -> tuple[float, float]:
+        """Under ZeRO-2 a bucket of gradients that is not scattered yet."""
+        full = self.degree > 1 and self.zero == 2
+        return 0.0, min(sum(units), self._limit(microbatch)) if full else 0.0
 
     def weave(self, draft: "Draft") -> None:
         """Launch each bucket after the last gradient in it."""
-        if self.degree == 1 or not (self.overlap and draft.completes_gradients and draft.is_last):
+        due = draft.is_last or self.zero == 2
+        if self.degree == 1 or not (self.overlap and draft.completes_gradients and due):
             return
-        element = draft.microbatch.reduced_bytes
-        limit = self.bucket or max(SMALLEST_BUCKET, BUCKET_PER_RANK * self.degree) * element
-        buckets = list(_buckets(draft, limit / element))
+        buckets = list(_buckets(draft, self._limit(draft.microbatch)))
         for number, (unit, ready, parameters) in enumerate(buckets, 1):
             name = MARK if number == len(buckets) else f"{MARK}.{number}"
             draft.units[unit].ops.append(self._reduction(name, (ready,), parameters, draft.microbatch))
@@ -94,6 +100,11 @@ class Data(Strategy):
         """The last bucket: the stream is in order, so it covers the others."""
         return (MARK,) if self.degree > 1 else ()
 
+    def _limit(self, microbatch: Microbatch) -> float:
+        """Gradients in a bucket."""
+        usual = max(SMALLEST_BUCKET, BUCKET_PER_RANK * self.degree)
+        return usual if self.bucket is None else self.bucket / microbatch.reduced_bytes
+
     def _reduction(self, name: str, after: tuple[str, ...], parameters: float, microbatch: Microbatch) -> Op:
         """The collective of one bucket."""
         return Collective(
@@ -123,8 +134,10 @@ def _buckets(draft: "Draft", limit: float) -> Iterator[tuple[int, str, float]]:
 def build(degree: int, zero: int = 0, bucket: float | None = None, overlap: bool = True) -> Strategy:
     """Data parallelism over `degree` replicas."""
     check_switch(overlap=overlap)
-    if not is_whole(zero, 0, 1):
-        raise ValueError(f"zero={as_text(zero)}: dp has zero=0 or zero=1; for sharded parameters use fsdp={degree}")
+    if not is_whole(zero, 0, 2):
+        raise ValueError(f"zero={as_text(zero)}: dp has zero=0, 1 or 2; for sharded parameters use fsdp={degree}")
+    if zero == 2 and not overlap:
+        raise ValueError("zero=2 scatters gradients as they appear; overlap=off is for zero=0 and zero=1")
     number = isinstance(bucket, int | float) and not isinstance(bucket, bool)
     if bucket is not None and not (number and bucket >= 1):
         size = as_text(bucket)

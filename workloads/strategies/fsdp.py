@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from workloads.checks import check_switch, is_whole
+from workloads.microbatch import Microbatch
 from workloads.ops import Collective
 from workloads.plugins import as_text
 from workloads.strategy import Strategy
@@ -25,10 +26,10 @@ MOST_AHEAD = 1000
 class FullyShardedData(Strategy):
     """`reshard` frees gathered parameters after each pass; `prefetch` units are gathered ahead of their use.
 
-    Without `reshard` parameters are gathered in the step's first forward and gradients scattered in its last
-    backward. The gather of unit i + prefetch may start once unit i starts. Assumes that the first gathers of
-    a block may run while the block before it ends, one unit earlier than the prefetch depth says; and that a
-    tied table stays gathered between embedding and head.
+    Without `reshard` parameters are gathered in the step's first forward alone; without `sync` gradients stay whole
+    until the step's last backward, which alone scatters them. The gather of unit i + prefetch may start once unit i
+    starts. Assumes that the first gathers of a block may run while the block before it ends, one unit earlier than the
+    prefetch depth says; and that a tied table stays gathered between embedding and head.
     """
 
     axis: ClassVar[str] = "fsdp"
@@ -37,18 +38,18 @@ class FullyShardedData(Strategy):
 
     reshard: bool = True
     prefetch: int = 1
+    sync: bool = True
 
     def share(self, state: str) -> float:
-        """A share of all states."""
-        return 1.0 if state == "boundary" else 1 / self.degree
+        """A share of all states; gradients accumulate whole without `sync`."""
+        return 1.0 if state == "boundary" or (state == "accumulated" and not self.sync) else 1 / self.degree
 
-    def gathered(self, units: Sequence[float]) -> float:
-        """With `reshard` the parameters of the 1 + prefetch largest units and one gradient, else all of both."""
+    def gathered(self, units: Sequence[float], microbatch: Microbatch) -> tuple[float, float]:
+        """With `reshard` the parameters of the 1 + prefetch largest units, else all; with `sync` one gradient."""
         if self.degree == 1:
-            return 0.0
-        if not self.reshard:
-            return 2 * sum(units)
-        return sum(sorted(units, reverse=True)[: 1 + self.prefetch]) + max(units, default=0.0)
+            return 0.0, 0.0
+        parameters = sum(sorted(units, reverse=True)[: 1 + self.prefetch]) if self.reshard else sum(units)
+        return parameters, max(units, default=0.0) if self.sync else 0.0
 
     def weave(self, draft: "Draft") -> None:
         """Gather before each unit, scatter after its last gradient."""
@@ -56,7 +57,7 @@ class FullyShardedData(Strategy):
             return
         if draft.kind != "W" if self.reshard else draft.kind == "F" and draft.is_first:
             self._gather(draft)
-        if draft.completes_gradients and (self.reshard or draft.is_last):
+        if draft.completes_gradients and (self.sync or draft.is_last):
             self._scatter(draft)
 
     def marks(self) -> tuple[str, ...]:
@@ -101,11 +102,11 @@ class FullyShardedData(Strategy):
         )
 
 
-def build(degree: int, reshard: bool = True, prefetch: int = 1) -> Strategy:
+def build(degree: int, reshard: bool = True, prefetch: int = 1, sync: bool = True) -> Strategy:
     """Fully sharded data parallelism over `degree` ranks."""
-    check_switch(reshard=reshard)
+    check_switch(reshard=reshard, sync=sync)
     if not is_whole(prefetch, 0, MOST_AHEAD):
         raise ValueError(
             f"prefetch={as_text(prefetch)}: a whole number of units from 0 to {MOST_AHEAD} is gathered ahead"
         )
-    return FullyShardedData(degree, reshard, prefetch)
+    return FullyShardedData(degree, reshard, prefetch, sync)
