@@ -6,8 +6,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from simulator import summary
+from simulator.allocator import reserved
 from simulator.demand import unmeasured
 from simulator.placements import Placed, places
+from simulator.remedies import Remedy, nearest
 from simulator.timeline import Timeline, per_rank
 from topologies import Topology
 from workloads.program import Program
@@ -96,6 +98,7 @@ class Result:
             "hfu": self.hfu,
             "bubble_fraction": self.bubble_fraction,
             "peak_memory_bytes": self.peak_memory,
+            "reserved_memory_bytes": self.reserved_memory,
             "memory_fits": self.memory_fits,
             **self.mean_seconds,
         }
@@ -120,6 +123,13 @@ class Result:
         return tuple(rows.get(place, {}) for place in self.memory_places)
 
     @cached_property
+    def reserved(self) -> tuple[float, ...]:
+        """Bytes that the caching allocator reserves, for the representative of each rank class."""
+        program = self.program
+        found = {place: reserved(each, program.orders[place]) for place, each in program.memory.items()}
+        return tuple(found.get(place, 0.0) for place in self.memory_places)
+
+    @cached_property
     def memory_places(self) -> tuple[tuple[int, ...], ...]:
         """Where the representative of each rank class stands in the program's `memory` and `orders`."""
         places = [self.program.mesh.coordinates(each.rank) for each in self.timeline.quotient.rank_classes]
@@ -127,13 +137,28 @@ class Result:
 
     @property
     def peak_memory(self) -> float:
-        """Bytes that the fullest rank needs."""
-        return max(sum(rows.values()) for rows in self.memory)
+        """Bytes that the fullest rank allocates."""
+        return sum(self.memory_rows.values())
+
+    @property
+    def memory_rows(self) -> Mapping[str, float]:
+        """Bytes of the fullest rank in named rows, at its peak."""
+        return max(self.memory, key=lambda rows: sum(rows.values()))
+
+    @property
+    def reserved_memory(self) -> float:
+        """Bytes that the caching allocator reserves at the peak of the fullest rank: see `simulator.allocator`."""
+        return max(self.reserved)
 
     @property
     def memory_fits(self) -> bool:
-        """Whether every rank's memory suffices."""
-        return all(sum(rows.values()) <= usable for rows, usable in zip(self.memory, self.usable_memory, strict=True))
+        """Whether every rank's memory suffices for what its allocator reserves."""
+        return all(size <= usable for size, usable in zip(self.reserved, self.usable_memory, strict=True))
+
+    @cached_property
+    def remedy(self) -> Remedy | None:
+        """The nearest change of the step with which memory suffices; None if it does, or nobody knows one."""
+        return None if self.memory_fits else nearest(self.step, min(self.usable_memory))
 
     @property
     def usable_memory(self) -> tuple[float, ...]:
@@ -175,7 +200,7 @@ class Result:
         return self.to_frame("placement")
 
     def to_frame(self, name: str, *, expand: bool = False) -> "pandas.DataFrame":
-        """A pandas frame: spans, actions, ranks, memory, collectives, links or placement.
+        """A pandas frame, one of `simulator.frames.FRAMES`: spans, actions, ranks, memory, memory_timeline and so on.
 
         Rows stand for the representatives of rank classes (`ranks_in_class`); `expand=True` gives every rank.
         """
