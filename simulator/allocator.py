@@ -1,6 +1,6 @@
 """What the caching allocator sets aside for a rank, beside what is allocated in it."""
 
-from workloads.footprint import Footprint, Items, Order
+from workloads.footprint import Footprint, Items
 
 MARGIN = 0.02
 """What is reserved beyond the peak, as a share of what comes and goes. Assumes PyTorch's expandable segments, which
@@ -9,18 +9,17 @@ PASSING = "gathered"
 """Rows of a footprint's residents that begin so are freed and allocated again all through the step."""
 
 
-def reserved(footprint: Footprint, order: Order) -> float:
-    """Bytes that the allocator has reserved at the peak of an order.
+def reserved(footprint: Footprint, peak: Items) -> float:
+    """Bytes that the allocator has reserved when a footprint is at its peak.
 
     The margin is on held and working items, and on gathered layers.
 
     >>> from workloads.footprint import Item
-    >>> resident = {Item("parameters"): 100.0, Item("gathered_parameters"): 20.0}
+    >>> resident = {Item("parameters"): 100.0, Item("gathered"): 20.0}
     >>> footprint = Footprint(resident, {0: {Item("logits"): 30.0}})
-    >>> reserved(footprint, [((0, "F", "only"), 0)])
+    >>> reserved(footprint, footprint.peak([((0, "F", "only"), 0)]))
     151.0
     """
-    peak = footprint.peak(order)
     staying = sum(size for item, size in footprint.resident.items() if not item.row.startswith(PASSING))
     allocated = sum(peak.values())
     return allocated + MARGIN * (allocated - staying)

@@ -72,11 +72,8 @@ def memory(result: "Result") -> pd.DataFrame:
 
 def memory_items(result: "Result") -> pd.DataFrame:
     """One row per rank class and item of its memory at the peak: row, part of the model or module, bytes."""
-    program, rows = result.program, []
-    for rank_class, place in zip(result.timeline.quotient.rank_classes, result.memory_places, strict=True):
-        if place in program.memory:
-            peak = program.memory[place].peak(program.orders[place])
-            rows += [(rank_class.rank, rank_class.ranks, *item, size) for item, size in peak.items()]
+    classes = zip(result.timeline.quotient.rank_classes, result.memory_items, strict=True)
+    rows = [(each.rank, each.ranks, *item, size) for each, items in classes for item, size in items.items()]
     return pd.DataFrame(rows, columns=["rank", "ranks_in_class", "row", "part", "bytes"])
 
 

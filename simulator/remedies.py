@@ -68,4 +68,4 @@ def nearest(step: object, usable: float) -> Remedy | None:
 def fullest(step: Footprinted) -> float:
     """Bytes that the fullest rank of a step reserves."""
     orders = step.program_orders()
-    return max(reserved(footprint, orders[place]) for place, footprint in step.footprints().items())
+    return max(reserved(each, each.peak(orders[place])) for place, each in step.footprints().items())

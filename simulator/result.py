@@ -6,12 +6,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from simulator import summary
-from simulator.allocator import reserved
+from simulator.allocator import reserved, rows
 from simulator.demand import unmeasured
 from simulator.placements import Placed, places
 from simulator.remedies import Remedy, nearest
 from simulator.timeline import Timeline, per_rank
 from topologies import Topology
+from workloads.footprint import Footprint, Items
 from workloads.program import Program
 
 if TYPE_CHECKING:
@@ -116,18 +117,22 @@ class Result:
         return {name.removeprefix("exposed_").removesuffix("_seconds"): value for name, value in parts.items()}
 
     @cached_property
+    def memory_items(self) -> tuple[Items, ...]:
+        """Bytes of all items at the peak, for the representative of each rank class."""
+        program = self.program
+        peaks = {place: each.peak(program.orders[place]) for place, each in program.memory.items()}
+        return tuple(peaks.get(place, {}) for place in self.memory_places)
+
+    @cached_property
     def memory(self) -> tuple[Mapping[str, float], ...]:
         """Bytes in named rows at the peak, for the representative of each rank class."""
-        program = self.program
-        rows = {place: each.rows(program.orders[place]) for place, each in program.memory.items()}
-        return tuple(rows.get(place, {}) for place in self.memory_places)
+        return tuple(map(rows, self.memory_items))
 
     @cached_property
     def reserved(self) -> tuple[float, ...]:
         """Bytes that the caching allocator reserves, for the representative of each rank class."""
-        program = self.program
-        found = {place: reserved(each, program.orders[place]) for place, each in program.memory.items()}
-        return tuple(found.get(place, 0.0) for place in self.memory_places)
+        footprints = [self.program.memory.get(place, Footprint({})) for place in self.memory_places]
+        return tuple(map(reserved, footprints, self.memory_items))
 
     @cached_property
     def memory_places(self) -> tuple[tuple[int, ...], ...]:
@@ -143,7 +148,7 @@ class Result:
     @property
     def memory_rows(self) -> Mapping[str, float]:
         """Bytes of the fullest rank in named rows, at its peak."""
-        return max(self.memory, key=lambda rows: sum(rows.values()))
+        return max(self.memory, key=lambda sizes: sum(sizes.values()))
 
     @property
     def reserved_memory(self) -> float:

@@ -155,7 +155,8 @@ def footprint(states: float = 50e9, activations: float = 10e9, working: float = 
 
 def test_the_margin_is_on_what_comes_and_goes():
     """Two microbatches in flight, what a B needs, and gathered layers; not on the states."""
-    assert reserved(footprint(), ORDER) == 50e9 + (1 + MARGIN) * (1e9 + 2 * 10e9 + 2e9)
+    found = footprint()
+    assert reserved(found, found.peak(ORDER)) == 50e9 + (1 + MARGIN) * (1e9 + 2 * 10e9 + 2e9)
 
 
 def test_what_is_reserved_decides_whether_it_fits():
