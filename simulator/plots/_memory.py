@@ -22,6 +22,7 @@ _ROWS = {
     "gathered": "#9CCBF2",
     "gathered_parameters": "#9CCBF2",
     "": "",
+    "recomputed": "#6A3FD0",
     "activations": "#EE8A4A",
     "logits": "#B23A2E",
 }
