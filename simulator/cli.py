@@ -288,6 +288,8 @@ def _report(result: Any) -> dict[str, Any]:
         "bubble_fraction": result.bubble_fraction,
         "exposed_communication_seconds": dict(result.exposed),
         "peak_memory_bytes": result.peak_memory,
+        "reserved_memory_bytes": result.reserved_memory,
+        "memory_rows_bytes": dict(result.memory_rows),
         "memory_fits": result.memory_fits,
         "gpus": result.topology.size,
         "rank_classes": result.rank_classes,

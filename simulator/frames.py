@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from simulator import placements, traffic
+from simulator import memory_timeline, placements, traffic
 from simulator.timeline import per_rank
 from topologies.plugins import unknown
 
@@ -54,7 +54,7 @@ def ranks(result: "Result") -> pd.DataFrame:
 
 
 def memory(result: "Result") -> pd.DataFrame:
-    """One row per rank class: bytes at the peak in named columns, their sum, and what the accelerator offers."""
+    """One row per rank class: bytes at the peak in named columns, their sum, what is reserved, and what there is."""
     rank_classes = result.timeline.quotient.rank_classes
     frame = pd.DataFrame(
         {
@@ -63,17 +63,17 @@ def memory(result: "Result") -> pd.DataFrame:
         }
     )
     rows = pd.DataFrame(list(result.memory)).add_suffix("_bytes").fillna(0.0)
-    total, usable = rows.sum(axis=1), list(result.usable_memory)
-    return pd.concat([frame, rows], axis=1).assign(total_bytes=total, usable_bytes=usable, fits=total <= usable)
+    usable = pd.Series(result.usable_memory, dtype=float)
+    reserved = pd.Series(result.reserved, dtype=float)
+    return pd.concat([frame, rows], axis=1).assign(
+        total_bytes=rows.sum(axis=1), reserved_bytes=reserved, usable_bytes=usable, fits=reserved <= usable
+    )
 
 
 def memory_items(result: "Result") -> pd.DataFrame:
     """One row per rank class and item of its memory at the peak: row, part of the model or module, bytes."""
-    program, rows = result.program, []
-    for rank_class, place in zip(result.timeline.quotient.rank_classes, result.memory_places, strict=True):
-        if place in program.memory:
-            peak = program.memory[place].peak(program.orders[place])
-            rows += [(rank_class.rank, rank_class.ranks, *item, size) for item, size in peak.items()]
+    classes = zip(result.timeline.quotient.rank_classes, result.memory_items, strict=True)
+    rows = [(each.rank, each.ranks, *item, size) for each, items in classes for item, size in items.items()]
     return pd.DataFrame(rows, columns=["rank", "ranks_in_class", "row", "part", "bytes"])
 
 
@@ -141,6 +141,7 @@ FRAMES: dict[str, Callable[["Result"], pd.DataFrame]] = {
     "ranks": ranks,
     "memory": memory,
     "memory_items": memory_items,
+    "memory_timeline": memory_timeline.frame,
     "collectives": collectives,
     "links": links,
     "placement": placement,

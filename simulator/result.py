@@ -6,10 +6,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from simulator import summary
+from simulator.allocator import reserved, rows
 from simulator.demand import unmeasured
 from simulator.placements import Placed, places
+from simulator.remedies import Remedy, nearest
 from simulator.timeline import Timeline, per_rank
 from topologies import Topology
+from workloads.footprint import Footprint, Items
 from workloads.program import Program
 
 if TYPE_CHECKING:
@@ -96,6 +99,7 @@ class Result:
             "hfu": self.hfu,
             "bubble_fraction": self.bubble_fraction,
             "peak_memory_bytes": self.peak_memory,
+            "reserved_memory_bytes": self.reserved_memory,
             "memory_fits": self.memory_fits,
             **self.mean_seconds,
         }
@@ -113,11 +117,22 @@ class Result:
         return {name.removeprefix("exposed_").removesuffix("_seconds"): value for name, value in parts.items()}
 
     @cached_property
+    def memory_items(self) -> tuple[Items, ...]:
+        """Bytes of all items at the peak, for the representative of each rank class."""
+        program = self.program
+        peaks = {place: each.peak(program.orders[place]) for place, each in program.memory.items()}
+        return tuple(peaks.get(place, {}) for place in self.memory_places)
+
+    @cached_property
     def memory(self) -> tuple[Mapping[str, float], ...]:
         """Bytes in named rows at the peak, for the representative of each rank class."""
-        program = self.program
-        rows = {place: each.rows(program.orders[place]) for place, each in program.memory.items()}
-        return tuple(rows.get(place, {}) for place in self.memory_places)
+        return tuple(map(rows, self.memory_items))
+
+    @cached_property
+    def reserved(self) -> tuple[float, ...]:
+        """Bytes that the caching allocator reserves, for the representative of each rank class."""
+        footprints = [self.program.memory.get(place, Footprint({})) for place in self.memory_places]
+        return tuple(map(reserved, footprints, self.memory_items))
 
     @cached_property
     def memory_places(self) -> tuple[tuple[int, ...], ...]:
@@ -127,13 +142,28 @@ class Result:
 
     @property
     def peak_memory(self) -> float:
-        """Bytes that the fullest rank needs."""
-        return max(sum(rows.values()) for rows in self.memory)
+        """Bytes that the fullest rank allocates."""
+        return sum(self.memory_rows.values())
+
+    @property
+    def memory_rows(self) -> Mapping[str, float]:
+        """Bytes of the fullest rank in named rows, at its peak."""
+        return max(self.memory, key=lambda sizes: sum(sizes.values()))
+
+    @property
+    def reserved_memory(self) -> float:
+        """Bytes that the caching allocator reserves at the peak of the fullest rank: see `simulator.allocator`."""
+        return max(self.reserved)
 
     @property
     def memory_fits(self) -> bool:
-        """Whether every rank's memory suffices."""
-        return all(sum(rows.values()) <= usable for rows, usable in zip(self.memory, self.usable_memory, strict=True))
+        """Whether every rank's memory suffices for what its allocator reserves."""
+        return all(size <= usable for size, usable in zip(self.reserved, self.usable_memory, strict=True))
+
+    @cached_property
+    def remedy(self) -> Remedy | None:
+        """The nearest change of the step with which memory suffices; None if it does, or nobody knows one."""
+        return None if self.memory_fits else nearest(self.step, min(self.usable_memory))
 
     @property
     def usable_memory(self) -> tuple[float, ...]:
@@ -175,7 +205,7 @@ class Result:
         return self.to_frame("placement")
 
     def to_frame(self, name: str, *, expand: bool = False) -> "pandas.DataFrame":
-        """A pandas frame: spans, actions, ranks, memory, collectives, links or placement.
+        """A pandas frame, one of `simulator.frames.FRAMES`: spans, actions, ranks, memory, memory_timeline and so on.
 
         Rows stand for the representatives of rank classes (`ranks_in_class`); `expand=True` gives every rank.
         """

@@ -46,16 +46,24 @@ def seconds(value: float) -> str:
 
 
 def verdict(result: "Result") -> str:
-    """Whether memory suffices; if not, which row breaks the budget and what recomputation would free."""
-    needs = [sum(rows.values()) for rows in result.memory]
-    over = [need - usable for need, usable in zip(needs, result.usable_memory, strict=True)]
+    """Whether memory suffices; if not, which row is the largest and the nearest change that fits."""
+    over = [size - usable for size, usable in zip(result.reserved, result.usable_memory, strict=True)]
     worst = over.index(max(over))
-    rank_class, rows = result.timeline.quotient.rank_classes[worst], result.memory[worst]
-    budget = f"{needs[worst] / GIGA:.1f} GB of {result.usable_memory[worst] / GIGA:.1f} GB on rank {rank_class.rank}"
+    rank, rows = result.timeline.quotient.rank_classes[worst].rank, result.memory[worst]
+    sizes = f"{_gigabytes(sum(rows.values()))} ({_gigabytes(result.reserved[worst])} reserved)"
+    budget = f"{sizes} of {_gigabytes(result.usable_memory[worst])} on rank {rank}"
     if over[worst] <= 0:
         return f"{budget}: fits"
     row, size = max(rows.items(), key=lambda item: item[1])
-    return f"{budget}: does not fit; the largest row is {row}, {size / GIGA:.1f} GB"
+    parts = [f"{budget}: does not fit", f"the largest row is {row}, {_gigabytes(size)}"]
+    remedy = result.remedy
+    if remedy is not None:
+        parts.append(str(remedy))
+    return "; ".join(parts)
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / GIGA:.1f} GB"
 
 
 def _rows(result: "Result") -> Iterator[Row]:

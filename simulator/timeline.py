@@ -81,7 +81,7 @@ class Timeline:
         rows: list[tuple[int, int, int, str, int, float, float]] = []
         for script, recording in zip(self.scripts, self.recordings, strict=True):
             rank_class = script.rank_class
-            for position, start, end in _merged(script, recording):
+            for position, start, end in pieces(script, recording):
                 block, microbatch = rank_class.order[position]
                 rows.append((rank_class.rank, rank_class.ranks, block.stage, block.kind, microbatch, start, end))
         names = ("rank", "ranks_in_class", "stage", "action", "microbatch", "start_seconds", "end_seconds")
@@ -122,7 +122,7 @@ class Timeline:
         }
 
 
-def _merged(script: Script, recording: Recording) -> list[tuple[int, float, float]]:
+def pieces(script: Script, recording: Recording) -> list[tuple[int, float, float]]:
     """(position, start, end) of a rank class's kernels in order, those of one action in one piece."""
     merged: list[tuple[int, float, float]] = []
     for record in recording.compute:
@@ -152,13 +152,13 @@ class _Facts:
     @classmethod
     def of(cls, ops: "list[ReadyOp] | tuple[ReadyOp, ...]", quotient: Quotient, script: Script) -> "_Facts":
         rows = [_fact(ready, quotient, script) for ready in ops]
-        names = ("stream", "name", "work", "kind", "axis", "algorithm", "bytes")
-        columns = list(zip(*rows, strict=True))
-        texts: Columns = {name: np.array(values, object) for name, values in zip(names[:-1], columns, strict=False)}
-        return cls({**texts, names[-1]: np.array(columns[-1], float)})
+        texts = ("stream", "name", "work", "kind", "axis", "algorithm")
+        columns = dict(zip((*texts, "bytes", "recompute"), zip(*rows, strict=True), strict=True))
+        types = {"bytes": float, "recompute": bool}
+        return cls({name: np.array(values, types.get(name, object)) for name, values in columns.items()})
 
 
-def _fact(ready: ReadyOp, quotient: Quotient, script: Script) -> tuple[str, str, str, str, str, str, float]:
+def _fact(ready: ReadyOp, quotient: Quotient, script: Script) -> tuple[str, str, str, str, str, str, float, bool]:
     op = ready.op
     work = "collective" if isinstance(op, Collective) else "p2p" if isinstance(op, P2P) else "compute"
     algorithm, size = "", 0.0
@@ -166,7 +166,7 @@ def _fact(ready: ReadyOp, quotient: Quotient, script: Script) -> tuple[str, str,
         size = ready.address.payload.bytes
         for part in script.rank_class.parts.get(ready.address.slot, ()):
             algorithm = quotient.communicators[part.communicator].transfers[ready.address.payload].algorithm
-    return op.stream, op.name, work, kind_of(op), axis_of(op), algorithm, size
+    return op.stream, op.name, work, kind_of(op), axis_of(op), algorithm, size, getattr(op, "recompute", False)
 
 
 def kind_of(op: Op) -> str:
@@ -191,4 +191,4 @@ def per_rank(timeline: Timeline) -> Mapping[str, list[float]]:
     }
 
 
-__all__ = ["ACTIONS", "Timeline", "kind_of", "per_rank", "shifted"]
+__all__ = ["ACTIONS", "Timeline", "kind_of", "per_rank", "pieces", "shifted"]

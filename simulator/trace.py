@@ -20,6 +20,8 @@ from simulator.plots import Framed
 Event = dict[str, Any]
 
 _TRANSFERS = "p2p transfers"
+_RECOMPUTE = "olive"
+"""One of the format's reserved colours; Perfetto leaves colours out of account and shows the category."""
 _NOTES = ("kind", "action", "stage", "microbatch", "axis", "algorithm", "bytes")
 
 
@@ -132,21 +134,26 @@ def _thread_names(spans: pandas.DataFrame) -> Iterator[Event]:
 
 
 def _slices(spans: pandas.DataFrame) -> Iterator[Event]:
-    """One complete event a span; `waited_microseconds` is how long a transfer stood before it ran."""
+    """One complete event a span; `waited_microseconds` is how long a transfer stood before it ran.
+
+    Kernels that recompute are in a category of their own too, and of another colour.
+    """
     columns = ("rank", "number", "name", "work", "start", "began", "end")
-    rows = zip(*(spans[column].tolist() for column in columns), _notes(spans), strict=True)
-    for rank, number, name, work, start, began, end, notes in rows:
+    again = spans["recompute"].tolist() if "recompute" in spans else [False] * len(spans)
+    rows = zip(*(spans[column].tolist() for column in columns), again, _notes(spans), strict=True)
+    for rank, number, name, work, start, began, end, repeats, notes in rows:
         if began > start:
             notes["waited_microseconds"] = (began - start) / 1e3
         yield {
             "ph": "X",
             "name": name,
-            "cat": work,
+            "cat": f"{work},recompute" if repeats else work,
             "pid": rank,
             "tid": number,
             "ts": start / 1e3,
             "dur": (end - start) / 1e3,
             "args": notes,
+            **({"cname": _RECOMPUTE} if repeats else {}),
         }
 
 

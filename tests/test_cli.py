@@ -23,6 +23,8 @@ RUN_KEYS = {
     "bubble_fraction",
     "exposed_communication_seconds",
     "peak_memory_bytes",
+    "reserved_memory_bytes",
+    "memory_rows_bytes",
     "memory_fits",
     "gpus",
     "rank_classes",
@@ -72,6 +74,7 @@ def test_run_prints_one_json_object(tmp_path):
     assert report["gpus"] == 8
     assert report["tokens_per_second_per_gpu"] == report["tokens_per_second"] / 8
     assert set(report["exposed_communication_seconds"]) == {"pp", "dp", "tp"}
+    assert sum(report["memory_rows_bytes"].values()) == report["peak_memory_bytes"] < report["reserved_memory_bytes"]
     assert picture.stat().st_size > 0
     assert trace.stat().st_size > 0
 

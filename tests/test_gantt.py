@@ -1,7 +1,7 @@
 """The Gantt chart shows what the frames say: every bar, every wait, in a unit that reads well."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy
@@ -13,8 +13,12 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from simulator import simulate
 from simulator.plots import draw
-from simulator.plots.gantt import time_unit
+from simulator.plots._canvas import time_unit
+from workloads import DeviceMesh, Program
+from workloads.ops import Compute
+from workloads.program import Block, BlockKey, Replay
 
 PLACE = ["rank", "ranks_in_class"]
 ACTION = ["stage", "action", "microbatch"]
@@ -261,3 +265,47 @@ def test_sixteen_ranks_with_256_actions_stay_a_few_collections():
 def test_bad_options_say_what_is_legal(options, message):
     with pytest.raises(ValueError, match=message):
         draw("gantt", one_f_one_b(4, 8), **options)
+
+
+GEMM = Compute(name="gemm", kind="gemm", flops=1e12, shape=(4096.0, 4096.0, 4096.0))
+
+
+def recomputing(pairs):
+    """Two microbatches on one rank, whose B repeats and then goes back, so many times."""
+    forward, backward = BlockKey(0, "F"), BlockKey(0, "B")
+    again = [replace(GEMM, name=f"again{number}", recompute=True) for number in range(pairs)]
+    back = [replace(GEMM, name=f"back{number}") for number in range(pairs)]
+    ops = tuple(op for pair in zip(again, back, strict=True) for op in pair)
+    blocks = {forward: Block((GEMM,)), backward: Block(ops)}
+    order = tuple(Replay(key, number) for key in (forward, backward) for number in (0, 1))
+    return simulate(Program(DeviceMesh({"pp": 1}), blocks, {(0,): order}), "flat,ranks=1")
+
+
+def test_recomputation_is_drawn_where_it_ran():
+    result = recomputing(3)
+    ax = draw("gantt", result)
+    spans = result.to_frame("spans").query("recompute")
+    numpy.testing.assert_allclose(numpy.array(extents(ax, "rank 0 recompute")), spans[["start_seconds", "end_seconds"]])
+    assert legend(ax) == ["F forward", "B backward", "recompute"]
+
+
+def test_recomputation_too_fine_to_be_seen_is_a_share_of_its_bar():
+    """Half of each B, from its start; the number is in the other half; a window shows it where it ran."""
+    result = recomputing(200)
+    ax = draw("gantt", result)
+    bars, shares = numpy.array(extents(ax, "rank 0 actions"))[2:], numpy.array(extents(ax, "rank 0 recompute"))
+    numpy.testing.assert_allclose(shares[:, 0], bars[:, 0])
+    numpy.testing.assert_allclose(shares[:, 1] - shares[:, 0], (bars[:, 1] - bars[:, 0]) / 2)
+    places = [text.get_position()[0] for text in ax.texts if text.get_text().isdigit()]
+    numpy.testing.assert_allclose(places[-2:], (shares[:, 1] + bars[:, 1]) / 2)
+    assert "recompute: its share, at the start of a bar" in ax.texts[-1].get_text()
+    start = bars[0, 0]
+    near = draw("gantt", result, window=(start, start + 0.009 * (bars[0, 1] - start)))
+    assert len(numpy.array(extents(near, "rank 0 recompute"))) == 2
+
+
+def test_without_recomputation_there_is_none():
+    for result in (one_f_one_b(2, 2), recomputing(0)):
+        ax = draw("gantt", result)
+        assert not extents(ax, "rank 0 recompute")
+        assert "recompute" not in legend(ax)

@@ -1,5 +1,6 @@
 """Every picture: it draws what it is for, into given axes too, without warnings, and refuses the rest in one line."""
 
+import math
 import warnings
 
 import networkx as nx
@@ -16,6 +17,7 @@ import topologies
 from simulator import collectives, replay_schedule, simulate, time_collective
 from simulator.plots import draw, names
 from simulator.plots._canvas import DEGRADED
+from simulator.plots._memory import limits, rows_of
 from workloads import DeviceMesh, Program, TrainingStep, schedules
 from workloads.ops import Compute
 
@@ -28,6 +30,8 @@ SUBJECTS = {"a result": RESULT, "a collective": TIMED, "a topology": CLUSTER}
 DRAWS = {
     "gantt": ({"a result"}, [{}, {"ranks": [0]}, {"window": (0.0, 0.01)}]),
     "links": ({"a result"}, [{}, {"count": 1}]),
+    "memory": ({"a result"}, [{}, {"rank": 8}]),
+    "memory_bars": ({"a result"}, [{}, {"ranks": [0]}, {"ranks": "tp"}]),
     "topology": (set(SUBJECTS), [{}]),
     "collective_curve": (
         {"a collective"},
@@ -71,7 +75,8 @@ def test_every_plot_draws_its_subjects_and_refuses_others(name):
 
 @pytest.mark.parametrize("name", names())
 def test_unknown_options_name_the_nearest(name):
-    option = {"gantt": "windo", "links": "counts", "topology": "axes", "collective_curve": "size"}[name]
+    wrong = {"gantt": "windo", "links": "counts", "memory": "rnk", "memory_bars": "rank", "topology": "axes"}
+    option = {**wrong, "collective_curve": "size"}[name]
     with pytest.raises(ValueError, match=f"unknown option of {name} '{option}'"):
         draw(name, SUBJECTS[min(DRAWS[name][0])], **{option: 1})
 
@@ -246,3 +251,99 @@ def test_steps_without_traffic_and_schedules_draw_too():
 def test_a_count_is_a_whole_number(count):
     with pytest.raises(ValueError, match=f"count={count}: give a whole number of links, at least 1"):
         draw("links", RESULT, count=count)
+
+
+# ------------------------------------------------------------------------------------------------ memory
+
+
+def areas(ax):
+    """Each row's area in GB and seconds."""
+    found = [each for each in ax.collections if each.get_gid() not in (None, "peak")]
+    return {each.get_gid(): sum(area(path.vertices) for path in each.get_paths()) for each in found}
+
+
+def area(corners):
+    """The shoelace formula."""
+    x, y = corners[:-1].T
+    return abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2
+
+
+def bars(ax, gid):
+    return [bar for container in ax.containers for bar in container if container[0].get_gid() == gid]
+
+
+def test_areas_are_the_timeline_of_the_fullest_rank():
+    """Bytes times seconds of every row, and the first moment of the peak."""
+    ax = rendered(draw("memory", RESULT))
+    memory, changes = RESULT.to_frame("memory"), RESULT.to_frame("memory_timeline")
+    rank = memory["rank"][memory["total_bytes"].idxmax()]
+    changes = changes[changes["rank"] == rank]
+    lasts = np.diff([*changes["time_seconds"], RESULT.step_time])
+    found = areas(ax)
+    assert {"parameters", "optimizer", "activations"} <= set(found)
+    for name, size in found.items():
+        assert size == pytest.approx((changes[f"{name}_bytes"] * lasts).sum() / 1e9, rel=1e-6)
+    (dot,) = (line for line in ax.lines if line.get_gid() == "peak")
+    first = changes.loc[changes["total_bytes"].idxmax()]
+    assert dot.get_xydata().tolist() == [[first["time_seconds"], RESULT.peak_memory / 1e9]]
+    assert f"peak {RESULT.peak_memory / 1e9:.1f} GB" in notes(ax)
+    entries = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert f"optimizer {first['optimizer_bytes'] / 1e9:.1f} GB" in entries
+
+
+def test_usable_memory_is_a_line():
+    usable = CLUSTER.accelerators[0].usable_memory_bytes / 1e9
+    for name in ("memory", "memory_bars"):
+        ax = draw(name, RESULT)
+        (line,) = (line for line in ax.lines if line.get_gid() == "usable")
+        assert set(line.get_ydata()) == {usable}
+        assert ax.get_ylim()[1] > usable
+        assert f"usable {usable:.1f} GB" in notes(ax)
+    ax = Figure().subplots()
+    limits(ax, 1e9, math.inf)
+    assert not ax.lines
+
+
+def test_bars_add_up_to_peaks_and_what_is_reserved():
+    ax = rendered(draw("memory_bars", RESULT))
+    memory = RESULT.to_frame("memory").set_index("rank").loc[[0, 8]]
+    np.testing.assert_allclose([bar.get_height() for bar in bars(ax, "optimizer")], memory["optimizer_bytes"] / 1e9)
+    tops = [bar.get_y() + bar.get_height() for bar in bars(ax, "reserved")]
+    np.testing.assert_allclose(tops, memory["reserved_bytes"] / 1e9)
+    np.testing.assert_allclose([bar.get_y() for bar in bars(ax, "reserved")], memory["total_bytes"] / 1e9)
+    assert {f"{size / 1e9:.1f}" for size in memory["total_bytes"]} <= set(notes(ax))
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["pp 0\nrank 0", "pp 1\nrank 8"]
+
+
+def test_legends_lie_beneath_the_data():
+    for name in ("memory", "memory_bars", "links"):
+        ax = rendered(draw(name, RESULT))
+        assert ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0
+        assert ax.get_legend().get_window_extent().y0 >= 0
+
+
+def test_every_row_of_memory_has_a_colour_of_its_own():
+    """Rows that nobody knows too, and between what is known to stay and what is known to go."""
+    names = ["logits", "caches", "activations", "parameters", "tables", "nothing"]
+    frame = pandas.DataFrame({f"{name}_bytes": [0.0 if name == "nothing" else 1.0] for name in [*names, "total"]})
+    found = rows_of(frame)
+    assert list(found) == ["parameters", "caches", "tables", "activations", "logits"]
+    assert len(set(found.values())) == len(found)
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_pictures_of_memory_can_be_written(tmp_path, ending):
+    for name in ("memory", "memory_bars"):
+        path = tmp_path / f"{name}.{ending}"
+        draw(name, RESULT).figure.savefig(path)
+        assert path.stat().st_size > 0
+
+
+def test_memory_that_nobody_knows_is_not_drawn():
+    gemm = Compute(name="gemm", kind="gemm", flops=1e12, shape=(4096.0, 4096.0, 4096.0))
+    result = simulate(Program.of(DeviceMesh({"dp": 1}), {(): [gemm]}, varies=()), "flat,ranks=1")
+    for name in ("memory", "memory_bars"):
+        with pytest.raises(ValueError, match=f"^{name} draws a step of which the memory is known, not <"):
+            draw(name, result)
+    with pytest.raises(ValueError, match=r"rank 16 is not in the result's frames, .* the nearest are"):
+        draw("memory", RESULT, rank=16)

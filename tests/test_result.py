@@ -29,7 +29,23 @@ FRAMES = {
     },
     "actions": {"rank", "ranks_in_class", "stage", "action", "microbatch", "start_seconds", "end_seconds"},
     "ranks": {"rank", "ranks_in_class", "pp", "dp", "tp", "compute_seconds", "bubble_seconds", "memory_bytes"},
-    "memory": {"rank", "ranks_in_class", "parameters_bytes", "total_bytes", "usable_bytes", "fits"},
+    "memory": {
+        "rank",
+        "ranks_in_class",
+        "parameters_bytes",
+        "total_bytes",
+        "reserved_bytes",
+        "usable_bytes",
+        "fits",
+    },
+    "memory_timeline": {
+        "rank",
+        "ranks_in_class",
+        "time_seconds",
+        "microbatches_in_flight",
+        "parameters_bytes",
+        "total_bytes",
+    },
     "collectives": {"axis", "kind", "algorithm", "bytes", "ops", "transfer_seconds", "waited_seconds"},
     "links": {
         "link",
@@ -62,7 +78,7 @@ def test_frames_have_units_in_their_columns(result, name):
     assert not frame.select_dtypes("number").isna().any().any()
 
 
-@pytest.mark.parametrize("name", ["spans", "actions", "ranks", "memory"])
+@pytest.mark.parametrize("name", ["spans", "actions", "ranks", "memory", "memory_timeline"])
 def test_expand_gives_every_rank_what_its_representative_has(result, name):
     folded, expanded = result.to_frame(name), result.to_frame(name, expand=True)
     assert folded.drop_duplicates("rank")["ranks_in_class"].sum() == 8

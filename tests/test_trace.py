@@ -81,6 +81,13 @@ def test_a_slice_tells_what_it_is_and_leaves_out_what_says_nothing():
     assert (reduce["ts"], reduce["dur"]) == (1000, 1000)
 
 
+def test_kernels_that_recompute_have_a_category_and_a_colour():
+    first, *others = of_phase(frames(recompute=[True, *[False] * 6]), "X")
+    assert first["cat"] == "compute,recompute"
+    assert "cname" in first
+    assert not [each for each in others if "recompute" in each["cat"] or "cname" in each]
+
+
 def test_an_arrow_from_each_send_to_its_receive():
     starts = {event["id"]: event for event in of_phase(frames(), "s")}
     ends = {event["id"]: event for event in of_phase(frames(), "f")}

@@ -1,14 +1,20 @@
 """What pictures have in common: figures, titles, units, colours of links, and how to refuse a subject."""
 
 import math
+from collections.abc import Sequence
 from typing import TypeGuard
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.patches import Patch
 from matplotlib.textpath import text_to_path
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
+from matplotlib.typing import ColorType
 
 from simulator.plots import Framed
 from topologies.units import GIGA
@@ -92,6 +98,40 @@ def headline(ax: Axes, title: str, subtitle: str = "") -> None:
     ax.set_title(title, loc="left", fontsize=11, pad=20 if subtitle else 8, wrap=True)
     above = ax.transAxes + ScaledTranslation(0, 6 / 72, ax.figure.dpi_scale_trans)
     ax.text(0, 1, subtitle, size=9, color=GREY, transform=above, in_layout=False)
+
+
+def time_axis(ax: Axes, start: float, end: float) -> None:
+    """An x axis in seconds, with its ticks in a unit that suits them."""
+    scale, unit = time_unit(end - start)
+    ax.set_xlim(start, end)
+    ax.xaxis.set_major_locator(MaxNLocator(12, steps=[1, 2, 2.5, 5, 10]))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds * scale:.10g}"))
+    ax.set_xlabel(f"time ({unit})")
+
+
+def legend_beneath(ax: Axes, handles: Sequence[Patch], *, inches: float) -> None:
+    """A legend beneath the x axis and its label, each column about so many inches wide."""
+    width = ax.figure.bbox.width / ax.figure.dpi - 0.8
+    beneath = ax.transAxes + ScaledTranslation(0, -36 / 72, ax.figure.dpi_scale_trans)
+    ax.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=(0, 0),
+        bbox_transform=beneath,
+        ncols=max(1, min(len(handles), int(width / inches))),
+        frameon=False,
+        fontsize=9,
+        borderaxespad=0,
+    )
+
+
+def ink(colour: ColorType) -> str:
+    """The colour of text on a colour.
+
+    >>> ink("#2F5FA8"), ink("#E3C62F")
+    ('white', '#222222')
+    """
+    return "white" if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) < 0.6 else "#222222"
 
 
 def text_width(ax: Axes, text: str, size: float) -> float:

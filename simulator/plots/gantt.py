@@ -1,7 +1,8 @@
 """Gantt chart of a step: what each rank computes, what it communicates beneath, and where it waits.
 
 A bar is one action on one stage, from its first compute op to its last op: what its tensor-parallel
-communication exposes is inside. Every length is true to scale; nothing is widened to be seen.
+communication exposes is inside. Every length is true to scale; nothing is widened to be seen. What of a bar is
+recomputation has a colour of its own, where it ran if that is wide enough, or else in one piece at the bar's start.
 """
 
 import math
@@ -16,11 +17,11 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
-from simulator.plots import Framed
-from simulator.plots._canvas import framed, new_axes, text_width, time_unit
+from simulator.plots import Framed, _recompute
+from simulator.plots._canvas import framed, ink, new_axes, text_width, time_axis, time_unit
+from simulator.plots._ranks import by_coordinate, by_number
 
 # Dark or pale, all stay at least 15 CIELAB units apart under protanopia and deuteranopia (Machado et al. 2009) too.
 _ACTIONS = {
@@ -60,6 +61,7 @@ def draw(
     _legend(ax, view)
     _paint_background(ax, view)
     _paint_actions(ax, view)
+    _paint_recompute(ax, view)
     _paint_communication(ax, view)
     _write_microbatches(ax, view)
     _write_subtitle(ax, view, result.step_time)
@@ -71,7 +73,8 @@ class _View:
     """What is shown: the lanes' ranks, top first, the visible rows of the frames, and the limits in seconds.
 
     All rows have a `lane`; those of `actions` a `shade`, from 0 (a rank's first stage) to 1 (its last).
-    `transfers` has a row for each rank that takes part: a message is beneath its sender and its receiver.
+    `transfers` has a row for each rank that takes part: a message is beneath its sender and its receiver. `recompute`
+    are the parts of bars that are so, `whole` if those of an action are in one piece at its start.
     """
 
     ranks: tuple[int, ...]
@@ -79,6 +82,8 @@ class _View:
     actions: pandas.DataFrame
     transfers: pandas.DataFrame
     waits: pandas.DataFrame
+    recompute: pandas.DataFrame
+    whole: bool
     limits: tuple[float, float]
     stages: int
     alike: tuple[int, ...]
@@ -91,12 +96,18 @@ class _View:
         spans = _on_lanes(everywhere, chosen)
         actions = _shaded(_on_lanes(result.to_frame("actions"), chosen))
         limits = _limits(result, actions, window)
+        recompute = _recompute.stretches(spans)
+        whole = _recompute.too_fine(recompute, limits)
+        if whole:
+            recompute = _recompute.gathered(recompute, actions)
         return cls(
             ranks=chosen,
             labels=tuple(_label(result, rank) for rank in chosen),
             actions=_visible(actions, limits, "start_seconds"),
             transfers=_visible(_transfers(everywhere, spans), limits, "began_seconds"),
             waits=_visible(_waits(actions), limits, "start_seconds"),
+            recompute=_visible(recompute, limits, "start_seconds"),
+            whole=whole,
             limits=limits,
             stages=max(actions["stages"].tolist(), default=1),
             alike=tuple(sorted(set(actions["ranks_in_class"].tolist()))),
@@ -135,21 +146,9 @@ class _View:
 
 
 def _chosen(result: Framed, ranks: str | Sequence[int]) -> tuple[int, ...]:
-    known = sorted(result.coordinates)
-    if isinstance(ranks, str):
-        axes = {axis: None for rank in known for axis in result.coordinates[rank]}
-        if ranks not in axes and ranks != "pp":
-            raise ValueError(
-                f"ranks={ranks!r} is no axis of the mesh; it has {', '.join(axes)}, or give a list of ranks"
-            )
-        smallest = {result.coordinates[rank].get(ranks, 0): rank for rank in reversed(known)}
-        return tuple(smallest[place] for place in sorted(smallest))
-    missing = [rank for rank in ranks if rank not in result.coordinates]
-    if missing or not len(ranks):
-        nearest = sorted(known, key=lambda rank: abs(rank - missing[0]) if missing else rank)[:8]
-        what = f"rank {missing[0]} is not in the result's frames" if missing else "ranks=[] leaves nothing to draw"
-        raise ValueError(f"{what}, which hold one rank of each class; the nearest are {sorted(nearest)}")
-    return tuple(sorted(set(ranks)))
+    if not isinstance(ranks, str):
+        return by_number(result, ranks)
+    return tuple(alike[0] for alike in by_coordinate(result, ranks).values())
 
 
 def _label(result: Framed, rank: int) -> str:
@@ -215,13 +214,8 @@ def _new_axes(view: _View) -> Axes:
 
 
 def _frame(ax: Axes, view: _View, title: str) -> None:
-    start, end = view.limits
-    scale, unit = time_unit(end - start)
-    ax.set_xlim(start, end)
+    time_axis(ax, *view.limits)
     ax.set_ylim(len(view.ranks) - 0.5, -0.5)
-    ax.xaxis.set_major_locator(MaxNLocator(12, steps=[1, 2, 2.5, 5, 10]))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds * scale:.10g}"))
-    ax.set_xlabel(f"time ({unit})")
     ax.set_yticks([sum(view.bar(lane)) - view.bar_height / 2 for lane in range(len(view.ranks))], view.labels)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
@@ -234,6 +228,8 @@ def _write_subtitle(ax: Axes, view: _View, step_time: float) -> None:
     parts = [f"step {step_time * scale:.4g} {unit}"]
     if ax.texts:
         parts.append("number: microbatch")
+    if view.whole and len(view.recompute):
+        parts.append("recompute: its share, at the start of a bar")
     if view.stages > 1:
         parts.append(f"dark to pale: the {view.stages} stages of a rank")
     if max(view.alike, default=1) > 1:
@@ -274,6 +270,8 @@ def _entries(view: _View) -> Iterator[tuple[Patch | tuple[Patch, ...], str]]:
             staged = view.stages > 1 and action in _STAGED
             shades = numpy.linspace(0, 1, 3) if staged else [0]
             yield tuple(Patch(color=_tint(colour, shade)) for shade in shades), label
+    if len(view.recompute):
+        yield Patch(color=_recompute.COLOUR), "recompute"
     for axis in view.axes:
         yield Patch(color=_AXES.get(axis, _OTHER_AXES)), f"{axis} {'transfers' if axis == 'pp' else 'communication'}"
     if len(view.waits):
@@ -317,6 +315,16 @@ def _paint_actions(ax: Axes, view: _View) -> None:
         bars.set(edgecolor="white", linewidth=0 if narrow else 0.5, snap=not narrow)
 
 
+def _paint_recompute(ax: Axes, view: _View) -> None:
+    for lane, rank in enumerate(view.ranks):
+        rows = view.recompute[view.recompute["lane"] == lane]
+        if len(rows):
+            bars = ax.broken_barh(
+                _extents(rows), view.bar(lane), facecolor=_recompute.COLOUR, gid=f"rank {rank} recompute"
+            )
+            bars.set(linewidth=0, snap=True)
+
+
 def _paint_communication(ax: Axes, view: _View) -> None:
     """Thin bars, not snapped to pixels: where they are narrower than one, their shade is the share of time."""
     for (lane, rank), axis in product(enumerate(view.ranks), view.axes):
@@ -328,7 +336,8 @@ def _paint_communication(ax: Axes, view: _View) -> None:
 
 def _write_microbatches(ax: Axes, view: _View) -> None:
     """Numbers in the bars that have room for them, in the largest size in which most of the bars do."""
-    rows = view.actions[view.actions["action"].isin(_STAGED)]
+    rows = _recompute.remaining(view.actions, view.recompute) if view.whole else view.actions
+    rows = rows[rows["action"].isin(_STAGED)]
     room = _pixels(ax, rows) - 4
     texts = rows["microbatch"].astype(int).astype(str)
     widths = {size: texts.map({text: text_width(ax, text, size) for text in texts.unique()}) for size in _SIZES}
@@ -339,8 +348,8 @@ def _write_microbatches(ax: Axes, view: _View) -> None:
     columns = (middles[fits], rows["lane"][fits], texts[fits], _colours(rows[fits]))
     for middle, lane, text, colour in zip(*columns, strict=True):
         top, height = view.bar(lane)
-        ink = "white" if numpy.dot(colour, (0.299, 0.587, 0.114)) < 0.6 else "#222222"
-        ax.text(middle, top + height / 2, text, size=size, color=ink, ha="center", va="center_baseline", clip_on=True)
+        where = middle, top + height / 2
+        ax.text(*where, text, size=size, color=ink(colour), ha="center", va="center_baseline", clip_on=True)
 
 
 def _pixels(ax: Axes, rows: pandas.DataFrame) -> "pandas.Series[float]":

@@ -4,10 +4,9 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, PercentFormatter
-from matplotlib.transforms import ScaledTranslation
 
 from simulator.plots import Framed
-from simulator.plots._canvas import DEGRADED, GREY, framed, headline, kind_colour, new_axes
+from simulator.plots._canvas import DEGRADED, GREY, framed, headline, kind_colour, legend_beneath, new_axes
 from topologies.units import GIGA
 
 
@@ -65,17 +64,7 @@ def _legend(ax: Axes, rows: pandas.DataFrame) -> None:
     if (rows["degraded"] < 1).any():
         handles.append(Patch(facecolor="white", edgecolor=DEGRADED, linewidth=1.6, label="degraded"))
     if handles:
-        beneath = ax.transAxes + ScaledTranslation(0, -36 / 72, ax.figure.dpi_scale_trans)
-        ax.legend(
-            handles=handles,
-            loc="upper left",
-            bbox_to_anchor=(0, 0),
-            bbox_transform=beneath,
-            ncols=len(handles),
-            frameon=False,
-            fontsize=9,
-            borderaxespad=0,
-        )
+        legend_beneath(ax, handles, inches=1.2)
     else:
         ax.text(0.5, 0.5, "nothing crossed a link", transform=ax.transAxes, ha="center", color=GREY)
 

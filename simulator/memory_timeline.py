@@ -1,0 +1,108 @@
+"""Memory over the simulated step: how many bytes each rank holds from when on."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import pandas as pd
+
+from simulator.allocator import rows
+from simulator.timeline import pieces
+from workloads.footprint import ACTIONS, RELEASES, Footprint, Moment, Order
+
+if TYPE_CHECKING:
+    from simulator.result import Result
+
+Times = Mapping[int, tuple[float, float]]
+"""Start and end, in seconds, of the entries of an order by their position."""
+Flying = tuple[tuple[int, int], ...]
+"""Microbatches in flight by stage, as pairs."""
+NOTHING = (-1, "")
+"""The action while none runs."""
+
+
+class Change(NamedTuple):
+    """From `time` on, so many microbatches are in flight and so many bytes are in rows."""
+
+    time: float
+    flying: int
+    rows: Mapping[str, float]
+
+
+def frame(result: "Result") -> pd.DataFrame:
+    """One row per rank class and change of its memory: the bytes that its ranks hold from then on, by row and in all.
+
+    A step function: the values hold until the next row of the same rank, and the last ones to the end of the step. A
+    microbatch in flight counts once on each of the rank's stages.
+
+    >>> from simulator import simulate
+    >>> from workloads import TrainingStep
+    >>> result = simulate(TrainingStep("llama3_8b,layers=4", "pp=2 tp=4", batch=4, sequence=2048), "dgx_h100")
+    >>> frame(result).groupby("rank")["microbatches_in_flight"].max().tolist()
+    [2, 1]
+    """
+    columns: dict[str, list[float]] = {name: [] for name in ("rank", "ranks_in_class", "time_seconds")}
+    columns["microbatches_in_flight"] = []
+    program, timeline = result.program, result.timeline
+    lines: list[Mapping[str, float]] = []
+    for place, script, recording in zip(result.memory_places, timeline.scripts, timeline.recordings, strict=True):
+        if place not in program.memory:
+            continue
+        rank_class = script.rank_class
+        times = {position: (start, end) for position, start, end in pieces(script, recording)}
+        for change in changes(program.memory[place], rank_class.order, times):
+            facts = (rank_class.rank, rank_class.ranks, change.time, change.flying)
+            for column, fact in zip(columns.values(), facts, strict=True):
+                column.append(fact)
+            lines.append(change.rows)
+    found = pd.DataFrame(lines).add_suffix("_bytes").fillna(0.0)
+    total = [sum(line.values()) for line in lines]
+    return pd.concat([pd.DataFrame(columns), found], axis=1).assign(total_bytes=pd.Series(total, dtype=float))
+
+
+def changes(footprint: Footprint, order: Order, times: Times) -> Iterator[Change]:
+    """The changes of a rank's memory, in order of time; an action without a kernel takes no time.
+
+    Assumes that an action's memory is allocated when its first kernel starts and freed when its last one ends.
+
+    >>> from workloads.footprint import Item
+    >>> held, working = {0: {Item("activations"): 3.0}}, {(0, "B"): {Item("logits"): 1.0}}
+    >>> footprint = Footprint({Item("parameters"): 10.0}, held, working)
+    >>> order = (((0, "F", "only"), 0), ((0, "B", "only"), 0))
+    >>> for change in changes(footprint, order, {0: (2.0, 3.0), 1: (3.0, 5.0)}):
+    ...     print(change.time, change.flying, change.rows)
+    0.0 0 {'parameters': 10.0}
+    2.0 1 {'parameters': 10.0, 'activations': 3.0}
+    3.0 1 {'parameters': 10.0, 'activations': 3.0, 'logits': 1.0}
+    5.0 0 {'parameters': 10.0}
+    """
+
+    @cache
+    def at(flying: Flying, action: tuple[int, str]) -> Mapping[str, float]:
+        return rows(footprint.items(Moment({stage: count for stage, count in flying if count}, action)))
+
+    before: Change | None = None
+    for time, flying, action in _moments(order, times):
+        change = Change(time, sum(count for _, count in flying), at(flying, action))
+        if before is None or change[1:] != before[1:]:
+            yield change
+        before = change
+
+
+def _moments(order: Order, times: Times) -> Iterator[tuple[float, Flying, tuple[int, str]]]:
+    """(time, microbatches in flight, action): where an action starts, and where none follows one at once."""
+    flying: dict[int, int] = {}
+    now = 0.0
+    for position, ((stage, kind, _), _) in enumerate(order):
+        if kind not in ACTIONS:
+            continue
+        start, end = times.get(position, (now, now))
+        if start > now:
+            yield now, tuple(flying.items()), NOTHING
+        if kind == "F":
+            flying[stage] = flying.get(stage, 0) + 1
+        yield start, tuple(flying.items()), (stage, kind)
+        if kind in RELEASES:
+            flying[stage] -= 1
+        now = end
+    yield now, tuple(flying.items()), NOTHING
