@@ -66,8 +66,10 @@ class SharedNetwork:
     ) -> Flow:
         """Send `left` bytes of a stretch on their way, after a delay; `arrived` is called when they are there."""
         environment = self._environment
-        alone = self._sharing.alone(stretch, priority)
-        flow = Flow((stretch, priority), alone, environment.now + delay, arrived)
+        alone, enters = self._sharing.alone(stretch, priority), environment.now + delay
+        # So late in a long simulation that a short delay vanishes in rounding, the flow enters now.
+        delay = delay if enters > environment.now else 0.0
+        flow = Flow((stretch, priority), alone, enters, arrived)
         free = (self._ahead or not delay) and not self._occupy(flow)
         flow.progress = Progress(environment, left, alone.rate if free else 0.0, delay)
         flow.progress.event.callbacks.append(partial(self._end, flow))
