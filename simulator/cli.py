@@ -46,14 +46,18 @@ def main() -> None:
 @click.option("--batch", type=int, required=True, help="Sequences per step, over all ranks.")
 @click.option("--sequence", type=int, required=True, help="Tokens per sequence.")
 @click.option("--microbatch", type=int, default=1, show_default=True, help="Sequences per microbatch and replica.")
-@click.option("--recompute", default="none", show_default=True, help="none or full.")
-@click.option("--precision", default="bf16", show_default=True, help="bf16, fp16 or fp32.")
-@click.option("--optimizer", default="adam", show_default=True, help="adam or none.")
+@click.option("--recompute", default="none", show_default=True, help="Such as selective, full or full,every=4.")
+@click.option("--precision", default="bf16", show_default=True, help="bf16, fp16, fp32, tf32, fp8, mxfp8 or nvfp4.")
+@click.option("--optimizer", default="adam", show_default=True, help="Such as adam,gradients=4, muon or none.")
+@click.option("--attention", default="flash", show_default=True, help="flash, flash2 or unfused.")
+@click.option("--fusion/--no-fusion", default=True, show_default=True, help="Whether elementwise kernels are fused.")
+@click.option("--graphs", is_flag=True, help="Replay kernels from CUDA graphs: the host launches none.")
 @click.option("--convention", default="causal", show_default=True, help="How model FLOPs are counted.")
 @click.option("--detail", type=click.Choice(["ops", "actions"]), default="ops", show_default=True)
 @click.option("--algorithm", multiple=True, metavar="KIND=NAME", help="Such as all_reduce=ring; the rest is chosen.")
 @click.option("--no-fold", is_flag=True, help="Replay every rank instead of one per symmetry class.")
 @click.option("--gantt", type=click.Path(dir_okay=False), help="Write a Gantt chart to this file.")
+@click.option("--memory", type=click.Path(dir_okay=False), help="Write a picture of memory over time to this file.")
 @click.option("--trace", type=click.Path(dir_okay=False), help="Write a Chrome / Perfetto trace to this file.")
 @JSON
 def run(model: str, topology: str, plan: str, **options: Any) -> None:
@@ -62,11 +66,12 @@ def run(model: str, topology: str, plan: str, **options: Any) -> None:
     from simulator.simulation import simulate
     from workloads.step import TrainingStep
 
-    outputs = {name: options.pop(name) for name in ("gantt", "trace")}
+    outputs = {name: options.pop(name) for name in ("gantt", "memory", "trace")}
     as_json, detail, fold = options.pop("as_json"), options.pop("detail"), not options.pop("no_fold")
     algorithms = _pairs("--algorithm", options.pop("algorithm"))
     _check_writable(*outputs.values())
     _check_picture(outputs["gantt"])
+    _check_picture(outputs["memory"])
     step = TrainingStep(model, plan, **options)
     cluster, built = _timed(lambda: topologies.build(topology))
     result = simulate(step, cluster, detail=detail, fold=fold, algorithms=algorithms)
@@ -99,7 +104,7 @@ def gantt(schedule: str, stages: int, microbatches: int, **options: Any) -> None
     _check_picture(out)
     built = schedules.build(schedule, stages, microbatches, **({} if virtual is None else {"virtual": virtual}))
     result = replay_schedule(built, **options)
-    _write(result, gantt=out, trace=None)
+    _write(result, gantt=out)
     report = {
         "makespan": result.makespan,
         "span": result.span,
@@ -319,9 +324,10 @@ def _check_picture(path: str | None) -> None:
         raise click.UsageError(f"{path}: a picture ends in one of {', '.join(sorted(known))}")
 
 
-def _write(result: Any, *, gantt: str | None, trace: str | None) -> None:
-    if gantt is not None:
-        _save(result.plot("gantt"), gantt)
+def _write(result: Any, *, trace: str | None = None, **pictures: str | None) -> None:
+    for name, path in pictures.items():
+        if path is not None:
+            _save(result.plot(name), path)
     if trace is not None:
         result.save_trace(trace)
 

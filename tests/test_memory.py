@@ -224,7 +224,7 @@ GPT = {
     "530B": ("gpt_530b", 35, 3, 1, 31.6406, 114.02, 23.08),
     "1T": ("gpt_1t", 64, 1, 1, 32.9590, 131.25, 26.56),
 }
-"""Case A01: model, pipeline ranks, virtual stages, microbatch; GiB of states, of activations without and with savings."""
+"""Case A01: model, pipeline ranks, virtual stages, microbatch; GiB of states and of activations, plain and least."""
 
 
 def gpt(name, **options):
@@ -244,7 +244,7 @@ def of_layers(found):
 
 @pytest.mark.parametrize("name", GPT)
 def test_states_and_activations_of_the_selective_recomputation_paper(name):
-    """12 L h^2 x 18 / (t p) bytes of states; s b h (10 + 24 / t + 5 a s / h t) a layer of activations, then 34 s b h / t."""
+    """12 L h^2 x 18 / (t p) bytes of states; activations of a layer s b h (10 + 24 / t + 5 a s / h t) or 34 s b h / t."""
     *_, expected, whole, least = GPT[name]
     found = gpt(name)
     kept = sum(size for (row, part), size in found.items() if row in STATES and part == "layers")

@@ -12,6 +12,8 @@ from workloads.stages import Stage
 if TYPE_CHECKING:
     from workloads.step import TrainingStep
 
+WORKSPACE_BYTES = 32 * 2**20
+"""Scratch memory of matrix products (PyTorch documentation: cuBLAS workspace, 32 MiB on Hopper)."""
 KEPT_LOGIT_BYTES = 4
 """The FP32 softmax of the loss, kept from forward to backward."""
 RUNTIME_BYTES = 1.5e9
@@ -34,7 +36,9 @@ Found = dict[Item, float]
 def footprints(step: "TrainingStep") -> dict[tuple[int, ...], Footprint]:
     """What the memory of each pp coordinate holds.
 
-    `gathered` includes fsdp's gradients that are not scattered yet. Assumes that a unit's gradient is scattered before
+    `gathered` includes gradients that are not scattered yet; `buffers` are an activation and a gradient on their way
+    between stages, and under sequence parallelism the tokens of all ranks, in the backward pass of an input and of a
+    gradient. Assumes that a unit's gradient is scattered before
     the next one is complete.
 
     >>> from workloads import TrainingStep
@@ -81,6 +85,9 @@ class _Account:
             parameters, gradients = strategy.gathered(units, self.microbatch)
             _add(found, Item("gathered", "parameters"), parameters * element)
             _add(found, Item("gathered", "gradients"), gradients * self.microbatch.reduced_bytes)
+        if self.step.schedule.ranks > 1:
+            _add(found, Item("buffers", "messages"), 2 * self._boundary())
+        _add(found, Item("workspace"), WORKSPACE_BYTES)
         _add(found, Item("runtime"), RUNTIME_BYTES)
         return found
 
@@ -115,6 +122,9 @@ class _Account:
         """What is there while an action runs: logits in their own precision, what of one group is recomputed."""
         found: Found = {}
         _add(found, Item("logits", "logits"), self.microbatch.bytes(sum(layer.logits for layer in stage.layers)))
+        if stage.layers and self.step.plan.share("boundary") < 1:
+            whole = self.microbatch.bytes(self.step.model.hidden)
+            _add(found, Item("buffers", "gathered tokens"), whole if kind == "F" else 2 * whole)
         if kind == "F":
             return found
         for layer in stage.layers:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Self, TypeVar, cast
@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar, cast
 from workloads import models
 from workloads.attention import IMPLEMENTATIONS
 from workloads.checks import check_switch, check_whole, nearest_multiples
+from workloads.footprint import Footprint, Order
 from workloads.microbatch import Microbatch
 from workloads.optimizer import Optimizer
 from workloads.plan import ParallelPlan
@@ -122,6 +123,23 @@ class TrainingStep:
         from workloads.lowering.lower import lower
 
         return self._once("program", lambda: lower(self))
+
+    def footprints(self) -> Mapping[tuple[int, ...], Footprint]:
+        """What the memory of each pp coordinate holds, known without lowering the step."""
+        from workloads.memory import footprints
+
+        return self._once("footprints", lambda: footprints(self))
+
+    def program_orders(self) -> Mapping[tuple[int, ...], Order]:
+        """The actions of each pp coordinate, as its footprint takes them."""
+        orders = self.schedule.orders.items()
+        return {(rank,): [((each.stage, each.kind, ""), each.microbatch) for each in order] for rank, order in orders}
+
+    def remedies(self) -> Iterator[tuple[str, "TrainingStep"]]:
+        """Changes that save memory, as text and as the changed step, the nearest first."""
+        from workloads.remedies import remedies
+
+        return remedies(self)
 
     @property
     def tokens(self) -> int:

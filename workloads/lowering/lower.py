@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from workloads.lowering.bodies import Bodies, Ends
 from workloads.lowering.finish import closing_ops
 from workloads.lowering.messages import Hops
-from workloads.memory import footprints
 from workloads.ops import Compute, Op
 from workloads.program import Block, BlockKey, Program, Replay
 
@@ -59,8 +58,9 @@ class _Lowering:
             recompute_flops=self._recompute_flops(orders),
             precision=step.precision,
             convention=step.convention,
+            graphs=step.graphs,
             tokens=step.tokens,
-            memory=footprints(step),
+            memory=step.footprints(),
             warnings=step.warnings,
         )
 
