@@ -47,7 +47,7 @@ class Program:
     `orders` maps the coordinates on the axes `varies` to what such a rank replays, in program order.
     `model_flops`, counted by `convention`, and `recompute_flops` are totals over all ranks, of `precision`;
     `memory` holds bytes per rank in named rows and `savings` what full recomputation would free, keyed like
-    `orders`.
+    `orders`. `graphs`: whether the step is replayed from CUDA graphs, so that the host launches nothing.
     """
 
     mesh: DeviceMesh
@@ -62,6 +62,7 @@ class Program:
     memory: Mapping[tuple[int, ...], Mapping[str, float]] = field(default_factory=dict)
     savings: Mapping[tuple[int, ...], float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    graphs: bool = False
     cache: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
