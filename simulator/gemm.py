@@ -19,6 +19,9 @@ def seconds(op: Compute, peak: float, sm_count: int, kernels: Kernels) -> float:
     the last is waited for; a tile takes 2 rows × columns × (k + extra depth) FLOPs at its share of an SM's peak. Small
     tiles load more for each FLOP, so that they take 1 + tile_loss / reuse, relative to the largest, with reuse = rows ×
     columns / (rows + columns). On ideal kernels a GEMM is its FLOPs at the peak.
+
+    Assumes that the groups of a grouped GEMM are alike, and fill the SMs one after another; those of a batched one
+    together. Results of any size are as well aligned as those of whole tiles.
     """
     groups, m, n, k = op.shape if len(op.shape) == 4 else (1.0, *op.shape)
     turns, at_once = (groups, 1.0) if op.kind == "grouped_gemm" else (1.0, groups)

@@ -4,7 +4,7 @@ Accelerators whose kernels are alike are a *family*. One with a data sheet that 
 its family, or those of `other`; one without a data sheet, such as `ideal`, reaches its peaks and costs nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -15,7 +15,8 @@ from topologies.plugins import unknown
 FAMILIES = {
     **dict.fromkeys(("A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIe-80GB"), "A100"),
     **dict.fromkeys(("H100-SXM5", "H100-PCIe", "H200-SXM", "H800-SXM", "H20", "GH200"), "Hopper"),
-    **dict.fromkeys(("B200-SXM", "B300-SXM", "GB200", "GB300"), "Blackwell"),
+    **dict.fromkeys(("B200-SXM", "GB200"), "Blackwell"),
+    **dict.fromkeys(("B300-SXM", "GB300"), "Blackwell Ultra"),
     **dict.fromkeys(("MI300X", "MI325X", "MI355X"), "MI300"),
     **dict.fromkeys(("TPU v4", "TPU v5e", "TPU v5p", "TPU v6e (Trillium)", "TPU v7x (Ironwood)"), "TPU"),
     **{name: name for name in ("Gaudi2", "Gaudi3")},
@@ -23,6 +24,8 @@ FAMILIES = {
 """Accelerators and the family whose constants they have; the rest of those with a data sheet are `other`."""
 
 OTHER = "other"
+LIKE = {"Blackwell Ultra": "Blackwell"}
+"""Families that have the constants of another one where the file does not give them their own."""
 
 PEAKS = {"mxfp8": "fp8", "nvfp4": "fp4"}
 """Data types that run at the peak of another one; all others have a peak of their own."""
@@ -108,36 +111,39 @@ class Constants:
             self.cache[accelerator] = self._of(family) if family else IDEAL
         return self.cache[accelerator]
 
-    def key(self, section: str, family: str, name: str) -> Key:
-        """Where a constant of a family stands: at its own entry, or else at that of the rest."""
-        own, rest = (section, family, name), (section, OTHER, name)
-        return own if own in self.values else rest
-
     def _of(self, family: str) -> Kernels:
-        def own(name: str) -> float:
-            return self.values[self.key("families", family, name)]
-
+        """The constants of a family: its own, or else those of the one it is like, or else those of the rest."""
+        lineage = (OTHER, *([LIKE[family]] if family in LIKE else []), family)
+        own = self._joined("families", lineage)
         return Kernels(
-            gemm={dtype: own(name) for dtype, name in GEMM_SHARES.items()},
-            memory_share=own("memory_share"),
-            kernel_seconds=own("kernel_seconds"),
-            attention={variant: self._attention(family, name) for variant, name in VARIANTS.items()},
+            gemm={dtype: own[name] for dtype, name in GEMM_SHARES.items()},
+            memory_share=own["memory_share"],
+            kernel_seconds=own["kernel_seconds"],
+            attention={variant: self._attention(lineage, name) for variant, name in VARIANTS.items()},
             **{name: value for (section, _, name), value in self.values.items() if section == "shared"},
         )
 
-    def _attention(self, family: str, implementation: str) -> Attention:
+    def _attention(self, lineage: Sequence[str], implementation: str) -> Attention:
         """An implementation of attention: what a family reaches with it, the rest as everywhere.
 
         A family of which only FlashAttention-2 is known has nothing better.
         """
-        shares = {name: ("attention", f"{family} {name}", "share") in self.values for name in VARIANTS.values()}
-        if shares[FLASH2] and not shares[implementation]:
-            implementation = FLASH2
-        found: dict[str, float] = {}
-        for entry in (implementation, f"{OTHER} {implementation}", f"{family} {implementation}"):
-            keys = {name: ("attention", entry, name) for name in Attention.__dataclass_fields__}
-            found |= {name: self.values[key] for name, key in keys.items() if key in self.values}
-        return Attention(**found)
+        known = {
+            each
+            for each in VARIANTS.values()
+            if self._joined("attention", [f"{family} {each}" for family in lineage[1:]])
+        }
+        implementation = FLASH2 if known == {FLASH2} else implementation
+        entries = [implementation, *(f"{each} {implementation}" for each in lineage)]
+        return Attention(**self._joined("attention", entries))
+
+    def _joined(self, section: str, entries: Sequence[str]) -> dict[str, float]:
+        """The constants of several entries, where a later one overrules an earlier one."""
+        found: dict[str, dict[str, float]] = {entry: {} for entry in entries}
+        for (where, entry, name), value in self.values.items():
+            if where == section and entry in found:
+                found[entry][name] = value
+        return {name: value for entry in entries for name, value in found[entry].items()}
 
 
 @cache

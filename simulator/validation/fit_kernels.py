@@ -19,7 +19,7 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
     "grouped_gemm": {"group_seconds": 1.5e-6},
     "A100": {"gemm_bf16": 0.85, "gemm_tf32": 0.85},
     "Hopper": {"gemm_bf16": 0.80, "gemm_fp8": 0.72},
-    "Blackwell": {"gemm_bf16": 0.75, "gemm_fp8": 0.65},
+    "Blackwell": {"gemm_fp8": 0.65},
     "MI300": {"gemm_bf16": 0.6},
     "families": {"memory_share": 0.85, "kernel_seconds": 4e-6},
     "best": {"overhead_keys": 200, "score_depth": 64},
