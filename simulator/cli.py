@@ -206,11 +206,33 @@ def validate_collectives(data: str | None, out: str | None, as_json: bool) -> No
     """Compare times of collectives with measured ones."""
     from simulator.validation import collectives
 
+    _validate(collectives, data, out, as_json=as_json)
+
+
+@validate.command(name="gemm")
+@click.option("--data", type=click.Path(dir_okay=False), help="Measurements of your own, with the same columns.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write every row with its prediction to this CSV file.")
+@JSON
+def validate_gemm(data: str | None, out: str | None, as_json: bool) -> None:
+    """Compare times of GEMMs, attention and memory streams with measured ones.
+
+    With --data, every accelerator with 20 GEMMs or more has the clock that suits them, and the errors without are
+    reported beside.
+    """
+    from simulator.validation import gemm
+
+    _validate(gemm, data, out, as_json=as_json)
+
+
+def _validate(kind: Any, data: str | None, out: str | None, *, as_json: bool) -> None:
+    """Run one kind of validation, write its rows, print its report."""
+    from simulator.validation.report import SECONDS
+
     _check_writable(out)
-    rows, summary = collectives.validate(data)
+    rows, summary = kind.validate(data)
     if out is not None:
-        rows.drop(columns="measured").rename(columns=collectives.SECONDS).to_csv(out, index=False)
-    _print(summary if as_json else collectives.text(summary), as_json=as_json)
+        rows.rename(columns=SECONDS).to_csv(out, index=False)
+    _print(summary if as_json else kind.text(summary), as_json=as_json)
 
 
 @main.command(name="list")

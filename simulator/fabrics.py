@@ -8,10 +8,8 @@ reach their line rate and cost nothing.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from importlib.resources import files
-from typing import Any, Self
 
-import yaml
+from simulator.constants import Key, read
 
 SCALE_UP = ("nvlink", "xgmi", "ici", "neuronlink")
 BETWEEN = "fabric"
@@ -92,9 +90,6 @@ SAME_AS = (
 )
 """Constants that equal another one where the file does not give them."""
 
-Key = tuple[str, str, str]
-"""Where a constant stands in the file: (section, entry, name)."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fabrics:
@@ -102,18 +97,6 @@ class Fabrics:
 
     values: Mapping[Key, float]
     cache: dict[tuple[str, str], Fabric] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, sections: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Self:
-        """The constants of a nested mapping, as the file has them."""
-        return cls(
-            {
-                (section, entry, name): float(value)
-                for section, entries in sections.items()
-                for entry, constants in entries.items()
-                for name, value in constants.items()
-            }
-        )
 
     def keys(self, kind: str, accelerator: str) -> dict[str, Key]:
         """Where each constant of a kind of link at an accelerator stands; empty for an ideal kind.
@@ -177,4 +160,4 @@ NAMES = tuple(each.name for each in fields(Fabric))
 @cache
 def published() -> Fabrics:
     """The constants that come with the package."""
-    return Fabrics.of(yaml.safe_load((files("simulator") / "fabrics.yaml").read_text(encoding="utf-8")))
+    return Fabrics(read("fabrics.yaml"))

@@ -1,60 +1,161 @@
-"""Every fitted or measured constant of the kernel models, in one place, each with its source.
+"""How the kernels of accelerators use their peaks: the constants of every family, read from kernels.yaml.
 
-They depend on the accelerator only, never on a run, a model or a paper. The numbers are starting points from
-published kernel benchmarks.
+Accelerators whose kernels are alike are a *family*. One with a data sheet that was never measured has the constants of
+its family, or those of `other`; one without a data sheet, such as `ideal`, reaches its peaks and costs nothing.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from simulator.constants import Key, read
+from topologies.accelerators import DATA_SHEETS
+from topologies.plugins import unknown
+
+FAMILIES = {
+    **dict.fromkeys(("A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIe-80GB"), "A100"),
+    **dict.fromkeys(("H100-SXM5", "H100-PCIe", "H200-SXM", "H800-SXM", "H20", "GH200"), "Hopper"),
+    **dict.fromkeys(("B200-SXM", "GB200"), "Blackwell"),
+    **dict.fromkeys(("B300-SXM", "GB300"), "Blackwell Ultra"),
+    **dict.fromkeys(("MI300X", "MI325X", "MI355X"), "MI300"),
+    **dict.fromkeys(("TPU v4", "TPU v5e", "TPU v5p", "TPU v6e (Trillium)", "TPU v7x (Ironwood)"), "TPU"),
+    **{name: name for name in ("Gaudi2", "Gaudi3")},
+}
+"""Accelerators and the family whose constants they have; the rest of those with a data sheet are `other`."""
+
+OTHER = "other"
+LIKE = {"Blackwell Ultra": "Blackwell"}
+"""Families that have the constants of another one where the file does not give them their own."""
+
+PEAKS = {"mxfp8": "fp8", "nvfp4": "fp4"}
+"""Data types that run at the peak of another one; all others have a peak of their own."""
+
+ITEM_BYTES = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "mxfp8": 1.0, "nvfp4": 0.5}
+"""Bytes of an element of each data type that kernels take."""
+
+BEST, FLASH2 = "", "flash2"
+VARIANTS = {BEST: "best", FLASH2: "flash2"}
+"""Implementations of attention, by the `variant` of an op, and what they are called in the file."""
+
+GEMM_SHARES = {name: f"gemm_{name}" for name in ITEM_BYTES} | {"fp16": "gemm_bf16"}
+"""The constant that says which share of the peak a data type's GEMMs reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """A fused implementation of attention.
+
+    `share` of the peak is reached by long rows of heads of 128; each row of blocks costs as much as `overhead_keys`
+    more keys, and each score as much as `score_depth` more elements of a head. A block has `block_rows` queries of one
+    head, and takes `block_keys` keys at a time.
+    """
+
+    share: float = 1.0
+    overhead_keys: float = 0.0
+    score_depth: float = 0.0
+    block_rows: float = 1.0
+    block_keys: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """How an accelerator's kernels use its peaks.
+    """How an accelerator's kernels use its peaks. Shares are of the dense peak or the bandwidth of the data sheet.
 
-    `gemm` and `attention` are shares of the dense peak at large sizes; `half_k` is the depth k of a GEMM
-    and `half_sequence` the sequence at which half of it is reached; `memory_share` of the data-sheet
-    bandwidth is what large memory-bound kernels see; `kernel_seconds` a kernel's own start and drain,
-    `launch_interval` the host's time between launches. A block of the attention core is `attention_rows` query
-    rows of one head; head dimensions below `narrow_head` reach `narrow_share` of the efficiency.
+    `gemm` has the share that large GEMMs reach for each data type. A tile takes as long as if its depth were
+    `extra_depth_bytes` greater, and tiles smaller than the largest lose with `tile_loss`; of an unfilled wave,
+    `quantisation` is lost. `group_seconds` is what each further group of a grouped GEMM costs. `memory_share` is what
+    large memory-bound kernels see; `kernel_seconds` a kernel's own start and drain, `graph_seconds` the same when it is
+    launched by a graph, `launch_interval` the host's time between launches. `tail` blocks of attention are waited for
+    at the end, and its backward reaches `backward_share` of what the forward does.
     """
 
-    gemm: float = 1.0
-    half_k: float = 0.0
-    attention: float = 1.0
-    attention_backward: float = 2.5 / 2
-    half_sequence: float = 0.0
+    gemm: Mapping[str, float] = field(default_factory=dict)
+    extra_depth_bytes: float = 0.0
+    tile_loss: float = 0.0
+    quantisation: float = 0.0
+    group_seconds: float = 0.0
     memory_share: float = 1.0
     kernel_seconds: float = 0.0
+    graph_seconds: float = 0.0
     launch_interval: float = 0.0
-    tiles: tuple[tuple[int, int], ...] = ()
-    quantisation: float = 0.0
-    attention_rows: int = 128
-    narrow_head: int = 128
-    narrow_share: float = 0.85
+    tail: float = 0.0
+    backward_share: float = 1.0
+    attention: Mapping[str, Attention] = field(default_factory=dict)
+
+    def gemm_share(self, dtype: str) -> float:
+        """The share of its peak that a data type's large GEMMs reach."""
+        return self.gemm.get(dtype, 1.0)
+
+    def attention_variant(self, variant: str) -> Attention:
+        """An implementation of attention; an unknown one fails with the known ones."""
+        if variant not in VARIANTS:
+            raise ValueError(unknown("variant of attention", variant, VARIANTS))
+        return self.attention.get(variant, IDEAL_ATTENTION)
 
 
-TILES = ((256, 128), (128, 128), (128, 64), (64, 64))
+IDEAL = Kernels()
+IDEAL_ATTENTION = Attention()
 
-# Shares, half_k, wave blend and HBM share: fitted on published dense training runs, with 47 constants shared by
-# all sources. Attention forward: cuDNN / FlashAttention-3 on H100, FlashAttention-2 on A100; backward does 2.5x
-# the forward's FLOPs, of which 2x count. Launches: 2-9 us a kernel in microbenchmarks.
-_FITTED = Kernels(
-    half_k=122,
-    attention_backward=2.5 / 2,
-    half_sequence=450,
-    memory_share=0.783,
-    kernel_seconds=4e-6,
-    launch_interval=5e-6,
-    tiles=TILES,
-    quantisation=0.45,
-)
 
-KERNELS = {
-    "H100-SXM5": replace(_FITTED, gemm=0.732, attention=0.460),
-    "A100-SXM4-80GB": replace(_FITTED, gemm=0.807, attention=0.618),
-}
+@dataclass(frozen=True, slots=True, eq=False)
+class Constants:
+    """A whole set of constants: `values` by their place in the file, read by family."""
+
+    values: Mapping[Key, float]
+    cache: dict[str, Kernels] = field(default_factory=dict)
+
+    def kernels(self, accelerator: str) -> Kernels:
+        """The constants of an accelerator's family; an ideal one (peak, no overhead) where there is no data sheet."""
+        if accelerator not in self.cache:
+            family = FAMILIES.get(accelerator, OTHER if accelerator in DATA_SHEETS else "")
+            self.cache[accelerator] = self._of(family) if family else IDEAL
+        return self.cache[accelerator]
+
+    def _of(self, family: str) -> Kernels:
+        """The constants of a family: its own, or else those of the one it is like, or else those of the rest."""
+        lineage = (OTHER, *([LIKE[family]] if family in LIKE else []), family)
+        own = self._joined("families", lineage)
+        return Kernels(
+            gemm={dtype: own[name] for dtype, name in GEMM_SHARES.items()},
+            memory_share=own["memory_share"],
+            kernel_seconds=own["kernel_seconds"],
+            attention={variant: self._attention(lineage, name) for variant, name in VARIANTS.items()},
+            **{name: value for (section, _, name), value in self.values.items() if section == "shared"},
+        )
+
+    def _attention(self, lineage: Sequence[str], implementation: str) -> Attention:
+        """An implementation of attention: what a family reaches with it, the rest as everywhere.
+
+        A family of which only FlashAttention-2 is known has nothing better.
+        """
+        known = {
+            each
+            for each in VARIANTS.values()
+            if self._joined("attention", [f"{family} {each}" for family in lineage[1:]])
+        }
+        implementation = FLASH2 if known == {FLASH2} else implementation
+        entries = [implementation, *(f"{each} {implementation}" for each in lineage)]
+        return Attention(**self._joined("attention", entries))
+
+    def _joined(self, section: str, entries: Sequence[str]) -> dict[str, float]:
+        """The constants of several entries, where a later one overrules an earlier one."""
+        found: dict[str, dict[str, float]] = {entry: {} for entry in entries}
+        for (where, entry, name), value in self.values.items():
+            if where == section and entry in found:
+                found[entry][name] = value
+        return {name: value for entry in entries for name, value in found[entry].items()}
+
+
+@cache
+def published() -> Constants:
+    """The constants that come with the package."""
+    return Constants(read("kernels.yaml"))
 
 
 def kernels(accelerator: str) -> Kernels:
-    """The constants of an accelerator; an ideal one (peak, no overhead) where nothing is measured."""
-    return KERNELS.get(accelerator, Kernels())
+    """The published constants of an accelerator.
+
+    >>> kernels("GH200") == kernels("H100-SXM5"), kernels("ideal") == IDEAL
+    (True, True)
+    """
+    return published().kernels(accelerator)

@@ -1,5 +1,6 @@
 """Replays a quotient at a level of detail, on a kind of network."""
 
+import dataclasses
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from simulator import deadlock
 from simulator.actions import Actions
 from simulator.blocks import BlockCompiler
-from simulator.compute import ComputeModel
+from simulator.compute import ComputeModel, Roofline
 from simulator.engine import NETWORKS, Engine
 from simulator.flights import Flights
 from simulator.kernels import kernels
@@ -74,12 +75,14 @@ def _no_collection() -> Iterator[None]:
 
 
 def scripts(whole: Quotient, compute: ComputeModel, *, launch: bool = True) -> list[Script]:
-    """What every rank class of a quotient replays."""
+    """What every rank class of a quotient replays; the host launches nothing when the program comes from graphs."""
     program = whole.program
+    if program.graphs and isinstance(compute, Roofline):
+        compute = dataclasses.replace(compute, graphs=True)
     compiler = BlockCompiler(program, compute)
     written = []
     for rank_class in whole.rank_classes:
         blocks = [compiler.ready(program.blocks[each.block], rank_class.accelerator) for each in rank_class.order]
-        interval = kernels(rank_class.accelerator.name).launch_interval if launch else 0.0
+        interval = kernels(rank_class.accelerator.name).launch_interval if launch and not program.graphs else 0.0
         written.append(Script.of(rank_class, blocks, interval, channels=channels(whole)))
     return written

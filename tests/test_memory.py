@@ -244,7 +244,7 @@ def of_layers(found):
 
 @pytest.mark.parametrize("name", GPT)
 def test_states_and_activations_of_the_selective_recomputation_paper(name):
-    """12 L h^2 x 18 / (t p) bytes of states; activations of a layer s b h (10 + 24 / t + 5 a s / h t) or 34 s b h / t."""
+    """12 L h^2 x 18 / (t p) of states; activations of a layer s b h (10 + 24 / t + 5 a s / h t) or 34 s b h / t."""
     *_, expected, whole, least = GPT[name]
     found = gpt(name)
     kept = sum(size for (row, part), size in found.items() if row in STATES and part == "layers")

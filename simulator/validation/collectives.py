@@ -22,10 +22,6 @@ SIZE_BANDS = {
 }
 
 
-SECONDS = {"predicted": "predicted_seconds", "predicted_without_series": "predicted_without_series_seconds"}
-"""Columns of times as a file has them, units in their names."""
-
-
 def compare(frame: pd.DataFrame, found: Sequence[Case], left_out: dict[int, str]) -> pd.DataFrame:
     """Each row with its prediction, or why it has none; `left_out` is empty for those compared."""
     rows = frame.assign(row=np.arange(len(frame)), measured=frame["time_seconds"], predicted=np.nan)
@@ -43,19 +39,15 @@ def compare(frame: pd.DataFrame, found: Sequence[Case], left_out: dict[int, str]
 def summed_up(rows: pd.DataFrame) -> dict[str, Any]:
     """The report: over all compared rows, by accelerator, network and collective, and by size."""
     compared = rows[rows["left_out"] == ""]
-    upper = list(SIZE_BANDS.values())
-    band = np.searchsorted(upper, compared["size_bytes"].to_numpy())
-    compared = compared.assign(size=np.array(list(SIZE_BANDS))[band])
-    reasons = rows.loc[rows["left_out"] != "", "left_out"].value_counts()
+    compared = compared.assign(size=report.bands(compared["size_bytes"], SIZE_BANDS))
     unseen = "predicted_without_series"
     beside = (
         {} if unseen not in rows else {"leave_one_series_out": _banded(compared.assign(predicted=compared[unseen]))}
     )
     return {
         **_banded(compared),
-        "skipped": int(reasons.sum()),
         **beside,
-        "skipped_because": {str(reason): int(count) for reason, count in reasons.items()},
+        **report.skipped(rows),
         "groups": report.groups(compared, ["accelerator", "fabric", "collective"]),
     }
 
@@ -73,9 +65,7 @@ def text(summary: dict[str, Any]) -> str:
         unseen = summary["leave_one_series_out"]
         named = {"each series by a fit without it": unseen, **unseen["size_bands"]}
         tables.insert(1, named)
-    lines = [line for each in tables for line in (report.table(each), "")] + [f"{summary['skipped']} rows left out:"]
-    lines += [f"  {count:>4}  {reason}" for reason, count in summary["skipped_because"].items()]
-    return "\n".join(lines)
+    return report.text(tables, summary)
 
 
 def validate(path: str | Path | None = None) -> tuple[pd.DataFrame, dict[str, Any]]:

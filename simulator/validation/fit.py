@@ -1,4 +1,4 @@
-"""Fitting the constants of fabrics to measured collectives, and how well that predicts series left out of the fit.
+"""Fitting the constants of fabrics to measured collectives.
 
 python -m simulator.validation.fit > simulator/fabrics.yaml.new
 """
@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import yaml
 
+from simulator.constants import Key, as_yaml
 from simulator.demand import Demand, Floats, Ints, price
-from simulator.fabrics import Fabric, Fabrics, Key, published
+from simulator.fabrics import Fabric, Fabrics, published
+from simulator.validation.fitting import Fit
 from simulator.validation.measured import Case, cases, read
 
 PRIORS: Mapping[str, Mapping[str, float]] = {
@@ -51,8 +52,6 @@ PRIOR_WEIGHT = 0.15
 """Residual of a time that is a factor e off its prior; one of log time counts 1."""
 SHARE_WEIGHT = 3.0
 """The same for a share of the line rate, which is read off large messages and known within some percent."""
-OUTLIER = 0.3
-"""Log errors well above this count linearly, not squared."""
 LARGE = 2**24
 """Bytes from which a message is of the size that training steps are made of."""
 LEAST, MOST = 1e-9, 1.0
@@ -74,7 +73,7 @@ class Part:
         return lambda name: values[self.places[name]]
 
 
-class Model:
+class Model(Fit):
     """Times of many cases as a function of the constants alone: the same prices as the simulator's, all at once."""
 
     def __init__(self, cases: Sequence[Case], fabrics: Fabrics) -> None:
@@ -135,51 +134,10 @@ class Model:
             np.add.at(total, part.candidate, price(part.demand, part.constants(values)).seconds)
         return np.minimum.reduceat(total, self._first)
 
-    def fit(self, evaluations: int = 100) -> Floats:
-        """Logarithms of the constants that suit all cases best: robust least squares of log time."""
-        from scipy.optimize import least_squares
-
-        weight, start = self._weights(), np.clip(self.start, *self.bounds)
-
-        def residuals(logs: Floats) -> Floats:
-            return np.concatenate(
-                [weight * np.log(self.seconds(logs) / self.measured), self.stiffness * (logs - self.prior)]
-            )
-
-        found = least_squares(
-            residuals, start, bounds=self.bounds, loss="soft_l1", f_scale=OUTLIER, max_nfev=evaluations
-        )
-        return np.asarray(found.x)
-
-    def _weights(self) -> Floats:
-        """A series with many rows weighs more than one with few, but less than in proportion; large messages double."""
-        _, number, count = np.unique(self.series, return_inverse=True, return_counts=True)
-        weight = count[number] ** -0.25 * np.where(self.bytes >= LARGE, 2.0, 1.0)
+    def weights(self) -> Floats:
+        """As of any fit, and twice that for large messages."""
+        weight = super().weights() * np.where(self.bytes >= LARGE, 2.0, 1.0)
         return np.asarray(weight / weight.mean())
-
-    def left_out(self) -> Floats:
-        """The time of each case as predicted by a fit without any row of its series.
-
-        One Gauss-Newton step leads from the fit of all rows to each of these fits. Assumes that log times are linear in
-        the logarithms of the constants near it; the predictions themselves are not linearised.
-        """
-        logs = self.fit()
-        weight, error = self._weights(), np.log(self.seconds(logs) / self.measured)
-        slopes = self._slopes(logs) * weight[:, None]
-        robust = (1.0 + (weight * error / OUTLIER) ** 2) ** -0.5
-        spring, found = np.diag(self.stiffness**2), np.empty(len(error))
-        for name in np.unique(self.series):
-            mine = self.series == name
-            kept = slopes[~mine] * robust[~mine, None]
-            pull = kept.T @ (weight * error)[~mine] + spring @ (logs - self.prior)
-            step = np.linalg.solve(kept.T @ slopes[~mine] + spring, pull)
-            found[mine] = self.seconds(np.clip(logs - step, *self.bounds))[mine]
-        return found
-
-    def _slopes(self, logs: Floats, step: float = 1e-4) -> Floats:
-        """How log times change with each constant's logarithm, [cases, constants]."""
-        base, steps = np.log(self.seconds(logs)), step * np.eye(len(logs))
-        return np.stack([(np.log(self.seconds(logs + each)) - base) / step for each in steps], axis=1)
 
     def fabrics(self, logs: Floats, fabrics: Fabrics) -> Fabrics:
         """A set of constants with fitted values in place of its own."""
@@ -236,18 +194,10 @@ def _prior(key: Key) -> float:
     return own[name] if name in own else PRIORS[section][name]
 
 
-def as_yaml(fabrics: Fabrics) -> str:
-    """The constants as the package's file has them, without its comments."""
-    sections: dict[str, dict[str, dict[str, float]]] = {}
-    for (section, entry, name), value in fabrics.values.items():
-        sections.setdefault(section, {}).setdefault(entry, {})[name] = float(f"{value:.3g}")
-    return yaml.safe_dump(sections, sort_keys=False, default_flow_style=None, width=120)
-
-
 def main() -> None:
     """Print the constants fitted to the package's measurements."""
     model = Model(cases(read())[0], published())
-    print(as_yaml(model.fabrics(model.fit(), published())))  # noqa: T201
+    print(as_yaml(model.fabrics(model.fit(), published()).values))  # noqa: T201
 
 
 if __name__ == "__main__":

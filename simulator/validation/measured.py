@@ -14,6 +14,8 @@ import pandas as pd
 import topologies
 from simulator import collectives
 from simulator.activity import Activity
+from simulator.validation import tables
+from simulator.validation.tables import LeftOutError
 from topologies import Topology
 from topologies.transport import SWITCH_LATENCY
 from workloads.ops import Collective
@@ -31,9 +33,6 @@ NUMBERS = ("gpus", "nodes", "nics_per_node", "nic_bits_per_second", "size_bytes"
 # The one rule of what is left out: vendors' own figures and expectations; rows without a time or a size; rows whose
 # notes call the system abnormal, or the result unexplained; and systems that are not modelled, or not described well
 # enough to be built.
-VENDOR_FIGURES = ("vendor_slide", "vendor_document", "acceptance_baseline")
-ABNORMAL = ("degraded", "misconfig", "untuned", "default env", "pathological", "badly provisioned", "bad node", "dip")
-
 UNEXPLAINED = ("coreweave/gb200/1440x360/all-reduce",)
 """Series whose result those who collected the data could not explain: twice as slow as its network and racks allow."""
 
@@ -75,10 +74,6 @@ UNSTATED = "roce"
 """What an unstated network of stated cards is taken for."""
 
 
-class LeftOutError(ValueError):
-    """A row that cannot or must not be compared, with the reason."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
     """A measured collective, rebuilt: who takes part on what, and the activities of algorithms it may have used."""
@@ -100,22 +95,7 @@ class Case:
 
 def read(path: str | Path | None = None) -> pd.DataFrame:
     """Measurements from a file with the columns of the package's own, or those."""
-    try:
-        frame = pd.read_csv(path if path is not None else SOURCE.open(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from None
-    missing = [name for name in COLUMNS if name not in frame]
-    if missing:
-        raise ValueError(f"{path} has no column {missing[0]!r}; needed: {', '.join(COLUMNS)}")
-    if frame.empty:
-        raise ValueError(f"{path} has no rows to compare")
-    for name in NUMBERS:
-        numbers = pd.to_numeric(frame[name], errors="coerce")
-        wrong = frame.index[numbers.isna() & frame[name].notna()]
-        if len(wrong):
-            raise ValueError(f"{path}: row {wrong[0]}: {name}={frame.loc[wrong[0], name]!r} is not a number")
-        frame[name] = numbers
-    return frame
+    return tables.read(path, SOURCE, COLUMNS, NUMBERS)
 
 
 def cases(frame: pd.DataFrame) -> tuple[list[Case], dict[int, str]]:
@@ -163,17 +143,14 @@ def _assumed(row: dict[str, Any]) -> Iterator[str]:
 def _check_worth(row: dict[str, Any]) -> None:
     """Whether a row is a measurement of a sound system, with all that it takes to compare it."""
     notes = f"{row['notes']} {row['inter_node_link']}" if "inter_node_link" in row else str(row["notes"])
-    abnormal = next((word for word in ABNORMAL if word in notes), None)
-    if row["quality"] in VENDOR_FIGURES:
-        raise LeftOutError(f"a vendor's or provider's own figure ({row['quality']})")
+    tables.check_quality(row)
     if row["collective"] not in KINDS:
         raise LeftOutError(f"not a collective of this network model ({row['collective']})")
     if not (0 < row["time_seconds"] < math.inf and 0 < row["size_bytes"] < math.inf):
         raise LeftOutError("no time or no size published")
     if row["series"] in UNEXPLAINED:
         raise LeftOutError("the collectors of the data call the result unexplained")
-    if abnormal is not None:
-        raise LeftOutError(f"the source calls the system abnormal ({abnormal})")
+    tables.check_normal(notes)
     if row["accelerator"] not in SERVERS:
         raise LeftOutError(f"no server of this accelerator is modelled ({row['accelerator']})")
     if not (row["gpus"] > 1 and row["nodes"] >= 1 and row["gpus"] % 1 == row["nodes"] % 1 == 0):

@@ -6,6 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+TIMES = ("measured", "predicted", "predicted_without_series", "predicted_at_nominal_clock")
+SECONDS = {name: f"{name}_seconds" for name in TIMES}
+"""Columns of times as a file has them, units in their names."""
+
 
 def block(rows: pd.DataFrame, skipped: int = 0) -> dict[str, Any]:
     """Errors of some rows, as fractions of the measured value; `weight` weighs rows where the frame has it.
@@ -51,3 +55,26 @@ def table(blocks: Mapping[str, Mapping[str, Any]]) -> str:
         for name, each in blocks.items()
     ]
     return "\n".join([head, *lines])
+
+
+def bands(sizes: "pd.Series[Any]", upper: Mapping[str, float]) -> "np.ndarray":
+    """The band of each size: the first whose upper bound is no less.
+
+    >>> [str(each) for each in bands(pd.Series([1.0, 5.0]), {"small": 2.0, "large": float("inf")})]
+    ['small', 'large']
+    """
+    return np.array(list(upper))[np.searchsorted(list(upper.values()), sizes.to_numpy())]
+
+
+def skipped(rows: pd.DataFrame) -> dict[str, Any]:
+    """How many rows were left out, and how many for which reason."""
+    reasons = rows.loc[rows["left_out"] != "", "left_out"].value_counts()
+    because = {str(reason): int(count) for reason, count in reasons.items()}
+    return {"skipped": sum(because.values()), "skipped_because": because}
+
+
+def text(tables: Iterable[Mapping[str, Mapping[str, Any]]], summary: Mapping[str, Any]) -> str:
+    """Tables in words, and what was left out."""
+    lines = [line for each in tables for line in (table(each), "")] + [f"{summary['skipped']} rows left out:"]
+    lines += [f"  {count:>4}  {reason}" for reason, count in summary["skipped_because"].items()]
+    return "\n".join(lines)
