@@ -19,12 +19,12 @@ BETWEEN = "fabric"
 NETWORK = ("infiniband", "roce", "efa", "tcpx", "tcpxo", "slingshot", "ethernet")
 
 FAMILIES = {
-    **dict.fromkeys(("A100-SXM4-40GB", "A100-SXM4-80GB"), "A100"),
-    **dict.fromkeys(("H100-SXM5", "H200-SXM", "H800-SXM", "H20", "GH200"), "Hopper"),
+    **dict.fromkeys(("A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIe-80GB"), "A100"),
+    **dict.fromkeys(("H100-SXM5", "H100-PCIe", "H200-SXM", "H800-SXM", "H20", "GH200"), "Hopper"),
     **dict.fromkeys(("B200-SXM", "B300-SXM"), "Blackwell"),
     **dict.fromkeys(("GB200", "GB300"), "GB200"),
     **dict.fromkeys(("MI300X", "MI325X", "MI355X"), "MI300"),
-    **dict.fromkeys(("TPU v4", "TPU v5e", "TPU v5p"), "TPU"),
+    **dict.fromkeys(("TPU v4", "TPU v5e", "TPU v5p", "TPU v6e (Trillium)"), "TPU"),
 }
 """Accelerators that share a generation of links, and with it their constants; the rest are `other`."""
 
