@@ -41,5 +41,5 @@ def _check(copy: HostCopy, ranks: Ints, hops: Ints, topology: Topology) -> None:
         rank = int(ranks[lost[0], 0])
         raise ValueError(
             f"rank {rank} copies {copy.kind}, but no link of {topology.accelerators[rank].name} to its host is known; "
-            "give its bytes/s, as in topology.replace(host=Hosts(bandwidth=31.5e9))"
+            "give its bytes/s, as in topology.replace(host=topologies.Hosts(bandwidth=31.5e9))"
         )

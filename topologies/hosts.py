@@ -130,7 +130,7 @@ def _ways(topology: "Topology") -> tuple[Edges, Ways, Ways]:
     out, back = to_nearest(topology.graph, marked, topology.devices)
     links = {chip: _link(host, chip) for chip in dict.fromkeys(chips)}
     numbers = host.groups(topology.hosts, chips).tolist()
-    prefix = _free_prefix(topology.graph, max(numbers) + 1)
+    prefix = _free_prefix(topology.graph, max([len(marked), *numbers]) + 1)
     added: list[tuple[Node, Node, Link]] = []
     for rank, (device, chip, number) in enumerate(zip(topology.devices, chips, numbers, strict=True)):
         link, cpu = links[chip], f"{prefix}cpu{number}"
@@ -138,7 +138,9 @@ def _ways(topology: "Topology") -> tuple[Edges, Ways, Ways]:
             out[rank], back[rank] = [(device, cpu)], [(cpu, device)]
             added += [(device, cpu, link), (cpu, device, link)]
     write, read = (Link("nvme", rate, NVME_LATENCY) for rate in (host.nvme_write, host.nvme_read))
-    cpus = dict.fromkeys([way[-1][1] for way in out if way] + [way[0][0] for way in back if way])
+    cpus: Sequence[Node] = [f"{prefix}cpu{number}" for number in range(max(numbers) + 1)]
+    if marked:
+        cpus = list(dict.fromkeys([way[-1][1] for way in out if way] + [way[0][0] for way in back if way]))
     for number, node in enumerate(cpus):
         added += [(node, f"{prefix}nvme{number}", write), (f"{prefix}nvme{number}", node, read)]
     return added, out, back
