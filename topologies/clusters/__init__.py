@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from topologies.hosts import OPTIONS, configured
 from topologies.plugins import Folder, parse
 
 if TYPE_CHECKING:
@@ -37,6 +36,8 @@ def build(text: str, /, **sizes: Any) -> "Topology":
     """
     if text.endswith((".yaml", ".yml")):
         return _load(text, **sizes)
+    from topologies.hosts import OPTIONS, configured
+
     name, sizes = parse(text, **sizes)
     topology: Topology = FOLDER.build(name, **{key: value for key, value in sizes.items() if key not in OPTIONS})
     return configured(topology, {key: value for key, value in sizes.items() if key in OPTIONS})
