@@ -2,8 +2,8 @@
 
 A *fabric* is what the library of one accelerator makes of one kind of link. Scale-up links (NVLink, Infinity Fabric)
 go by the accelerator, other links by their technology. Kinds of which the file says nothing, such as the ideal port,
-reach their line rate and cost nothing. Assumes that copies reach the share of NVLink-C2C that they reach of PCIe; of a
-GH200's, copies measure 0.66 (to the host) to 0.9 (from it).
+reach their line rate and cost nothing. Assumes that copies reach the share of NVLink-C2C that they reach of PCIe, which
+lies within what is told of a GH200: about 0.65 to the host and 0.9 from it (not re-checked).
 """
 
 from collections.abc import Mapping, Sequence
