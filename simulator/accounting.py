@@ -7,18 +7,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from simulator.account import Account
+from simulator.addresses import HOST
 from simulator.recording import OpRecord, Recording, RunRecord
 from simulator.runs import COMPUTE
 from simulator.script import Place, Script
 from simulator.template import Template
-from workloads.ops import P2P, Collective, Op
+from workloads.ops import P2P, Collective, HostCopy, Op
 
 ACTIONS = ("F", "B", "I", "W")
 """Kinds of blocks that make up the pipeline phase."""
 
 
 def axes_of(op: Op) -> tuple[str, ...]:
-    """The axes that an op communicates along; none for compute."""
+    """The axes that an op communicates along, host for copies to and from there; none for compute."""
+    if isinstance(op, HostCopy):
+        return (HOST,)
     if isinstance(op, Collective):
         return op.axes
     return (op.axis,) if isinstance(op, P2P) else ()

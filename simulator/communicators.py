@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from simulator import collectives
+from simulator import collectives, host_copies
 from simulator.activity import Activity
-from simulator.addresses import MEMBER, RECEIVER, SENDER, Channel, Payload, Slot, address
+from simulator.addresses import HOST, MEMBER, RECEIVER, SENDER, Channel, Payload, Slot, address
 from simulator.demand import Floats, Ints
 from simulator.folding import Hashes, blend
 from topologies import Topology
 from workloads.mesh import DeviceMesh
-from workloads.ops import P2P, Collective
+from workloads.ops import P2P, Collective, HostCopy
 from workloads.program import Program
 
 Bools = npt.NDArray[np.bool_]
@@ -49,8 +49,12 @@ class Batches:
     row: Ints
 
     @classmethod
-    def of(cls, op: Collective | P2P, ranks: Ints, carrying: Ints, topology: Topology, *, algorithm: str) -> "Batches":
+    def of(
+        cls, op: Collective | P2P | HostCopy, ranks: Ints, carrying: Ints, topology: Topology, *, algorithm: str
+    ) -> "Batches":
         """An algorithm for every communicator in `carrying` (indices into `ranks`)."""
+        if isinstance(op, HostCopy):
+            return cls.copies(op, ranks, carrying, topology)
         batch, row = np.full(len(ranks), -1), np.zeros(len(ranks), np.int64)
         batches: list[Activity] = []
         for groups, activity in collectives.choose(op, ranks[carrying], topology, algorithm):
@@ -58,6 +62,13 @@ class Batches:
             row[carrying[groups]] = np.arange(len(groups))
             batches.append(activity if op.bytes > SCALARS else activity.as_latency(topology))
         return cls(tuple(batches), batch, row)
+
+    @classmethod
+    def copies(cls, op: HostCopy, ranks: Ints, carrying: Ints, topology: Topology) -> "Batches":
+        """A copy between every rank in `carrying` and its host."""
+        batch, row = np.full(len(ranks), -1), np.zeros(len(ranks), np.int64)
+        batch[carrying], row[carrying] = 0, np.arange(len(carrying))
+        return cls((host_copies.build(op, ranks[carrying], topology),), batch, row)
 
     def colours(self) -> Hashes:
         """Hash of everything the payload adds to each communicator; the same for those that do not carry it."""
@@ -77,15 +88,15 @@ def hash_text(text: str) -> np.uint64:
     return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()))
 
 
-def communicators(program: Program, topology: Topology, algorithms: Mapping[str, str]) -> list[Family]:
-    """Find every communicator that a program addresses, with the activities of its ops.
+def communicators(program: Program, usage: Usage, topology: Topology, algorithms: Mapping[str, str]) -> list[Family]:
+    """Find every communicator that a program addresses by its `usage`, with the activities of its ops.
 
     `algorithms` names one for some kinds of collectives; the others are chosen.
     """
-    usage = payloads(program)
     order = order_of_rank(program)
     families = []
-    for ranks, columns in (*_collectives(program.mesh, usage), *_channels(program.mesh, usage, order)):
+    found = *_collectives(program.mesh, usage), *_channels(program.mesh, usage, order), *_copies(program.mesh, usage)
+    for ranks, columns in found:
         used = [_users(usage, slot, order) for slot, _ in columns]
         if len(columns) == 1:
             uses = used[0][ranks]
@@ -111,6 +122,11 @@ def payloads(program: Program) -> Usage:
                 orders = usage.setdefault(slot, {}).setdefault(payload, np.zeros(len(program.orders), np.bool_))
                 orders[index] = True
     return dict(sorted(usage.items(), key=repr))
+
+
+def copies_to_hosts(usage: Usage) -> bool:
+    """Whether any rank copies to or from its host."""
+    return any(slot.role == HOST for slot in usage)
 
 
 def order_of_rank(program: Program) -> Ints:
@@ -162,6 +178,13 @@ def _collectives(mesh: DeviceMesh, usage: Usage) -> Iterator[tuple[Ints, tuple[t
             ranks = np.take(ranks, np.unique([position % members for position in slot.positions]), axis=1)
         if ranks.shape[1] > 1:
             yield ranks, ((slot, MEMBER),)
+
+
+def _copies(mesh: DeviceMesh, usage: Usage) -> Iterator[tuple[Ints, tuple[tuple[Slot, int], ...]]]:
+    """Every rank by itself."""
+    for slot in usage:
+        if slot.role == HOST:
+            yield np.arange(mesh.size)[:, None], ((slot, MEMBER),)
 
 
 def _channels(

@@ -95,10 +95,10 @@ def links(result: "Result") -> pd.DataFrame:
     """One row per link class: what it is, the bytes that crossed it, its mean use over the step, and who crossed it.
 
     `peak_flows` is the most transfers that were on the link at one instant, each from when its bytes start to flow
-    until they are there; `crossed_by` are the mesh axes of those transfers, joined by blanks; `degraded` is the factor
-    on the link's bandwidth, 1.0 if it is sound. With `detail="actions"`, transfers inside an action count when they
-    would have been on the wire had nobody met them. What is latency alone, such as a reduction of a few numbers, loads
-    no link: neither its bytes nor it is counted.
+    until they are there; `crossed_by` are the mesh axes of those transfers, and host for copies, joined by blanks;
+    `degraded` is the factor on the link's bandwidth, 1.0 if it is sound. With `detail="actions"`, transfers inside an
+    action count when they would have been on the wire had nobody met them. What is latency alone, such as a reduction
+    of a few numbers, loads no link: neither its bytes nor it is counted.
 
     >>> from simulator import simulate
     >>> from workloads import TrainingStep
@@ -107,7 +107,8 @@ def links(result: "Result") -> pd.DataFrame:
     >>> frame[["kind", "peak_flows", "crossed_by", "degraded"]].values.tolist()[0]
     ['nvlink', 2, 'dp tp', 1.0]
     """
-    quotient, topology = result.timeline.quotient, result.topology
+    quotient = result.timeline.quotient
+    topology = quotient.topology
     representatives = quotient.partition.link_representatives
     carried = result.timeline.link_bytes
     bandwidth = topology.links.bandwidth[representatives]

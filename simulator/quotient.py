@@ -86,7 +86,8 @@ class Communicator:
 class Quotient:
     """The system that is replayed, and the partition that made it; `cache` keeps what follows from it.
 
-    `algorithms` are those that were named, by the kind of collective.
+    `topology` has hosts if the program copies to them. `algorithms` are those that were named, by the kind of
+    collective.
     """
 
     program: Program
@@ -120,6 +121,7 @@ def quotient(
     `algorithms` names one for some kinds of collectives; the others are chosen.
     """
     whole = system(program, topology, algorithms)
+    topology = whole.topology
     partition = whole.fold() if fold else whole.trivial()
     arrivals = _arrivals(whole, partition)
     loads = _loads(whole, partition)

@@ -53,7 +53,7 @@ class Result:
     @property
     def topology(self) -> Topology:
         """The cluster that it was replayed on."""
-        return self.timeline.quotient.topology
+        return self.timeline.quotient.topology.bare
 
     @property
     def step_time(self) -> float:
@@ -189,7 +189,7 @@ class Result:
         return (
             *self.program.warnings,
             *self.topology.warnings,
-            *unmeasured(self.topology),
+            *unmeasured(self.timeline.quotient.topology),
             *self._idle_degradations(),
             *self._idle_algorithms(),
         )
@@ -258,7 +258,8 @@ class Result:
         weak = {edge for edge, factor in self.topology.link_factors.items() if factor < 1}
         if not weak:
             return
-        carried, classes = self.timeline.link_bytes, self.timeline.quotient.partition.links
-        for link, edge in enumerate(self.topology.links.ends):
-            if edge in weak and not carried[classes[link]]:
+        carried, quotient = self.timeline.link_bytes, self.timeline.quotient
+        place = {edge: link for link, edge in enumerate(quotient.topology.links.ends) if edge in weak}
+        for edge in sorted(weak, key=lambda edge: place.get(edge, len(quotient.partition.links))):
+            if edge not in place or not carried[quotient.partition.links[place[edge]]]:
                 yield f"{edge[0]}->{edge[1]} is degraded, but nothing crosses it in this run"

@@ -9,7 +9,7 @@ import numpy as np
 
 from simulator.activity import Activity
 from simulator.addresses import Payload, Slot
-from simulator.communicators import Family, communicators, order_of_rank
+from simulator.communicators import Family, communicators, copies_to_hosts, order_of_rank, payloads
 from simulator.demand import Floats, Ints
 from simulator.folding import Edges, Hashes, Partition, blend, code, mix, refine
 from topologies import Topology
@@ -80,11 +80,13 @@ class System:
 
 
 def system(program: Program, topology: Topology, algorithms: Mapping[str, str] = MappingProxyType({})) -> System:
-    """Find every communicator of a program on a topology and every link that it crosses."""
+    """Find every communicator of a program on a topology, with hosts if it has copies; and every link crossed."""
     if program.mesh.size != topology.size:
         degrees = " × ".join(f"{axis}={degree}" for axis, degree in program.mesh.axes.items()) or "an empty plan"
         raise ValueError(f"{degrees} = {program.mesh.size} ranks, but {topology.name} has {topology.size}")
-    families = tuple(communicators(program, topology, algorithms))
+    usage = payloads(program)
+    topology = topology.with_hosts() if copies_to_hosts(usage) else topology
+    families = tuple(communicators(program, usage, topology, algorithms))
     first = tuple(np.cumsum([0] + [len(family.ranks) for family in families]).tolist())
     names: dict[tuple[Slot, int], int] = {}
     rows = [row for family, start in zip(families, first, strict=False) for row in _members(family, start, names)]

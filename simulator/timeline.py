@@ -15,8 +15,10 @@ from simulator.demand import Floats
 from simulator.quotient import Quotient
 from simulator.recording import Recording, RunRecord
 from simulator.script import Script
-from workloads.ops import P2P, Collective, Op
+from workloads.ops import P2P, Collective, HostCopy, Op
 
+WORKS: dict[type[Op], str] = {Collective: "collective", P2P: "p2p", HostCopy: "host_copy"}
+"""What spans call ops that move bytes."""
 Columns = dict[str, "np.ndarray[Any, Any] | list[Any]"]
 
 
@@ -160,7 +162,7 @@ class _Facts:
 
 def _fact(ready: ReadyOp, quotient: Quotient, script: Script) -> tuple[str, str, str, str, str, str, float, bool]:
     op = ready.op
-    work = "collective" if isinstance(op, Collective) else "p2p" if isinstance(op, P2P) else "compute"
+    work = next((name for kind, name in WORKS.items() if isinstance(op, kind)), "compute")
     algorithm, size = "", 0.0
     if ready.address is not None:
         size = ready.address.payload.bytes

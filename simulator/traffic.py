@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from simulator.addresses import Address, Payload
+from simulator.addresses import HOST, Address, Payload
 from simulator.demand import Floats, Ints
 from simulator.fluid import Sharing
 from simulator.quotient import Communicator, Stretch, Transfer
@@ -66,8 +66,8 @@ def peaks(timeline: Timeline, found: list[Crowd]) -> Ints:
 
 
 def axes(timeline: Timeline, found: list[Crowd]) -> list[str]:
-    """The axes whose groups' bytes crossed each link, outermost first, joined by blanks."""
-    known = timeline.quotient.program.mesh.axes
+    """The axes whose groups' bytes crossed each link, outermost first, then host; joined by blanks."""
+    known = dict.fromkeys([*timeline.quotient.program.mesh.axes, HOST])
     return [" ".join(axis for axis in known if axis in crowd.axes) for crowd in found]
 
 

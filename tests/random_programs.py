@@ -8,6 +8,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pytest
 from hypothesis import strategies as some
 
 import topologies
@@ -20,8 +21,9 @@ from simulator.replay import ReplayOptions, replay, scripts
 from simulator.script import Script
 from simulator.timeline import shifted
 from topologies import Topology
+from topologies.hosts import Hosts
 from workloads.mesh import DeviceMesh
-from workloads.ops import P2P, Collective, Compute, Op
+from workloads.ops import P2P, Collective, Compute, HostCopy, Op
 from workloads.program import Block, BlockKey, Program, Replay
 
 MODES = ("latency", "send_block", "recv_block", "blocking")
@@ -100,6 +102,27 @@ def attempt(*arguments: Any, **options: Any) -> Played | None:
         return None
 
 
+def same_spans(folded: Played, unfolded: Played, tolerance: float = 0.0) -> None:
+    """Every rank's spans equal those of its class's representative."""
+    for rank in range(folded.quotient.topology.size):
+        mine, theirs = folded.spans(rank), unfolded.spans(rank)
+        assert mine.keys() == theirs.keys()
+        for place, times in mine.items():
+            assert times == theirs[place] or times == pytest.approx(theirs[place], rel=tolerance, abs=0.0)
+
+
+def check(program: Program, cluster: Topology, compute: ComputeModel | None = None, **options: Any) -> Played | None:
+    """Replay folded and unfolded, compare everything, and return the folded replay; None if both deadlock."""
+    folded, unfolded = (
+        attempt(program, cluster, fold=fold, compute=compute, shortcuts=False, **options) for fold in (True, False)
+    )
+    assert (folded is None) == (unfolded is None)
+    if folded is not None:
+        same_spans(folded, unfolded)
+        np.testing.assert_allclose(folded.bytes_on_links(), unfolded.bytes_on_links(), rtol=1e-12)
+    return folded
+
+
 def tree(ranks: int, host: int, rack: int, *, card: float = 50e9, oversubscription: float = 1.0) -> Topology:
     """H100 hosts of NVLink, a leaf switch for each host's cards, racks of leaves, a spine; made with networkx."""
     graph = nx.Graph()
@@ -114,9 +137,13 @@ def tree(ranks: int, host: int, rack: int, *, card: float = 50e9, oversubscripti
 
 
 @some.composite
-def clusters(draw: some.DrawFn, ranks: int) -> Topology:
-    """A cluster of so many ranks, sometimes with a straggler, sometimes with a weak link."""
+def clusters(draw: some.DrawFn, ranks: int, *, hosts: bool = False) -> Topology:
+    """A cluster of so many ranks, sometimes with a straggler, sometimes with a weak link.
+
+    For programs that use `hosts` it may be of boxes or of two accelerators, and links to hosts may be weak, too.
+    """
     whole_hosts = ["dgx_h100", "llama3_cluster"] if ranks % 8 == 0 else []
+    whole_hosts += ["pcie_box"] if hosts and ranks % 4 == 0 else []
     family = draw(some.sampled_from(["flat", "tree", *whole_hosts]))
     if family == "flat":
         topology = topologies.build("flat", ranks=ranks, bandwidth=draw(some.sampled_from([50e9, 33e9])))
@@ -124,11 +151,22 @@ def clusters(draw: some.DrawFn, ranks: int) -> Topology:
         host, rack, card = (draw(some.sampled_from(each)) for each in ([2, 3, 4, 8], [1, 2, 3], [50e9, 37e9]))
         topology = tree(ranks, host, rack, card=card, oversubscription=draw(some.sampled_from([1.0, 3.0, 7.0])))
     else:
-        sizes = {"nodes": ranks // 8} if family == "dgx_h100" else {"gpus": ranks}
-        topology = topologies.build(family, **sizes)
+        sizes = {
+            "dgx_h100": {"nodes": ranks // 8},
+            "llama3_cluster": {"gpus": ranks},
+            "pcie_box": {"gpus": 4, "gpus_per_switch": 2, "nodes": ranks // 4},
+        }
+        topology = topologies.build(family, **sizes[family])
     for straggler in draw(some.lists(some.integers(0, ranks - 1), max_size=1)):
         topology = topology.degrade(rank=straggler, compute=0.8)
-    for link in draw(some.lists(some.sampled_from(topology.links.ends), max_size=1)):
+    if hosts:
+        devices, rate = draw(some.sampled_from([0, 0, 2, 3])), draw(some.sampled_from([12.5e9, 70e9]))
+        topology = topology.replace(host=Hosts(nvme_write=rate, devices=devices))
+        old = draw(some.sampled_from([0, 0, ranks // 2]))
+        chips = (topologies.accelerators.build("a100_80gb"),) * old + topology.accelerators[old:]
+        topology = topology.replace(accelerators=chips)
+    ends = topology.with_hosts().links.ends if hosts else topology.links.ends
+    for link in draw(some.lists(some.sampled_from(ends), max_size=1 + hosts)):
         topology = topology.degrade(link=link, bandwidth=0.5)
     return topology
 
@@ -149,6 +187,7 @@ class Plan:
     sync_each: bool
     tail: frozenset[str]
     seed: int
+    copies: frozenset[str] = frozenset()
 
     def program(self) -> Program:
         """The program: one order per stage, or per stage and data-parallel place where one has more to do."""
@@ -180,7 +219,10 @@ class Plan:
         return (*actions, Replay(BlockKey(number, "optimizer"), 0))
 
     def _action(self, kind: str, stage: int, scale: float) -> list[Op]:
-        """Receive, compute, reduce, shift along cp, compute, reduce, send; in B then the gradients' collective."""
+        """Receive, compute, reduce, shift along cp, compute, reduce, send; in B then the gradients' collective.
+
+        Copies save activations in F, to memory or drives, and load them in B.
+        """
         forward = kind == "F"
         last = self.mesh.degree("pp") - 1
         comes, goes = (stage > 0, stage < last) if forward else (stage < last, stage > 0)
@@ -204,6 +246,13 @@ class Plan:
             self._reduce("sum2", "ffn"),
         ]
         ops.append(_gemm("norm", 0.1 * work, "sum2"))
+        if forward and "save" in self.copies:
+            ops.append(self._copy("save", "to_host", "cpu", "host", "attention"))
+        if forward and "spill" in self.copies and stage == last:
+            ops.append(self._copy("spill", "to_host", "nvme", "host", "ffn"))
+        if not forward and "load" in self.copies:
+            ops.insert(0, self._copy("load", "from_host", "cpu", "host_in"))
+            ops.append(_gemm("use", 0.1 * work, "load"))
         if not forward and self.sync_each:
             ops.append(self._gradients("grads", "dp", "ffn"))
         if goes:
@@ -220,8 +269,15 @@ class Plan:
             ops.append(Collective(name="tied", stream="tied", after=("grads_end",), **tied))
         if "norm" in self.tail:
             ops.append(Collective(name="all", stream="dp", kind="all_reduce", axes=tuple(self.mesh.axes), bytes=4.0))
+        if "states" in self.copies:
+            ops.append(self._copy("states", "from_host", "nvme", "host_in"))
         ops.append(_gemm("optimizer", 0.3 * self.flops, *(op.name for op in ops)))
+        if "states" in self.copies:
+            ops.append(self._copy("kept", "to_host", "nvme", "host", "optimizer"))
         return ops
+
+    def _copy(self, name: str, kind: str, medium: str, stream: str, *after: str) -> Op:
+        return HostCopy(name=name, kind=kind, medium=medium, stream=stream, bytes=self.bytes["host"], after=after)
 
     def _reduce(self, name: str, after: str) -> Op:
         return Collective(
@@ -246,9 +302,13 @@ def _gemm(name: str, flops: float, *after: str) -> Op:
 
 @some.composite
 def plans(
-    draw: some.DrawFn, ranks: int = 64, orders: tuple[str, ...] = ("1f1b", "gpipe"), modes: tuple[str, ...] = MODES
+    draw: some.DrawFn,
+    ranks: int = 64,
+    orders: tuple[str, ...] = ("1f1b", "gpipe"),
+    modes: tuple[str, ...] = MODES,
+    copies: bool = False,
 ) -> Plan:
-    """A random plan on at most so many ranks."""
+    """A random plan on at most so many ranks, with `copies` to and from hosts or without."""
     degrees = {"pp": [1, 2, 3, 4], "dp": [1, 2, 3, 4, 8], "cp": [1, 1, 2, 3], "tp": [1, 2, 4]}
     chosen: dict[str, int] = {}
     for axis, choices in degrees.items():
@@ -265,18 +325,36 @@ def plans(
         flops=draw(some.sampled_from([1e8, 1e11, 3e11, 2e12])),
         last_stage=draw(some.sampled_from([1.0, 1.0, 1.3])),
         extra_on=draw(some.sampled_from([None, None, 0])),
-        bytes={axis: draw(sizes) for axis in ("pp", "dp", "cp", "tp")},
+        bytes={axis: draw(sizes) for axis in ("pp", "dp", "cp", "tp", *(["host"] if copies else []))},
         sync_each=draw(some.booleans()),
         tail=draw(some.frozensets(some.sampled_from(["second", "tied", "norm", "product"]))),
         seed=draw(some.integers(0, 999)),
+        **_copies(draw) if copies else {},
     )
+
+
+def _copies(draw: some.DrawFn) -> dict[str, Any]:
+    return {"copies": draw(some.frozensets(some.sampled_from(["save", "spill", "load", "states"]), min_size=1))}
 
 
 @some.composite
 def systems(draw: some.DrawFn, **options: Any) -> tuple[Program, Topology]:
     """A random program, and a cluster for it."""
     plan = draw(plans(**options))
-    return plan.program(), draw(clusters(plan.mesh.size))
+    return plan.program(), draw(clusters(plan.mesh.size, hosts=bool(plan.copies)))
 
 
-__all__ = ["MODES", "Plan", "Played", "Spans", "attempt", "clusters", "plans", "play", "systems", "tree"]
+__all__ = [
+    "MODES",
+    "Plan",
+    "Played",
+    "Spans",
+    "attempt",
+    "check",
+    "clusters",
+    "plans",
+    "play",
+    "same_spans",
+    "systems",
+    "tree",
+]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from random_programs import MODES, attempt, play, systems, tree
+from random_programs import MODES, attempt, check, play, same_spans, systems, tree
 
 import topologies
 from simulator.addresses import RECEIVER, SENDER, Payload, Slot
@@ -25,27 +25,6 @@ from workloads.program import Block, BlockKey, Program
 SECONDS = FlopsAreSeconds()
 HALVING = dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter"), "recursive")
 ORDERS = ("1f1b", "gpipe", "shuffled")
-
-
-def same_spans(folded, unfolded, tolerance=0.0):
-    """Every rank's spans equal those of its class's representative."""
-    for rank in range(folded.quotient.topology.size):
-        mine, theirs = folded.spans(rank), unfolded.spans(rank)
-        assert mine.keys() == theirs.keys()
-        for place, times in mine.items():
-            assert times == theirs[place] or times == pytest.approx(theirs[place], rel=tolerance, abs=0.0)
-
-
-def check(program, cluster, compute=None, **options):
-    """Replay folded and unfolded, compare everything, and return the folded replay; None if both deadlock."""
-    folded, unfolded = (
-        attempt(program, cluster, fold=fold, compute=compute, shortcuts=False, **options) for fold in (True, False)
-    )
-    assert (folded is None) == (unfolded is None)
-    if folded is not None:
-        same_spans(folded, unfolded)
-        np.testing.assert_allclose(folded.bytes_on_links(), unfolded.bytes_on_links(), rtol=1e-12)
-    return folded
 
 
 # ------------------------------------------------------------------------------------------- random systems

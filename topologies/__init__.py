@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from topologies.clusters import names as names
     from topologies.files import load as load
     from topologies.graph import from_graph as from_graph
+    from topologies.hosts import Hosts as Hosts
     from topologies.link import Link as Link
     from topologies.topology import Topology as Topology
 
 _HOMES = {
     "Accelerator": "topologies.accelerator",
+    "Hosts": "topologies.hosts",
     "Link": "topologies.link",
     "Topology": "topologies.topology",
     "build": "topologies.clusters",
@@ -30,7 +32,7 @@ _HOMES = {
     "names": "topologies.clusters",
 }
 
-__all__ = ["Accelerator", "Link", "Topology", "accelerators", "build", "from_graph", "load", "names"]
+__all__ = ["Accelerator", "Hosts", "Link", "Topology", "accelerators", "build", "from_graph", "load", "names"]
 
 
 def __getattr__(name: str) -> Any:

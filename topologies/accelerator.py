@@ -12,8 +12,11 @@ class Accelerator:
 
     `peak_flops` maps a dtype to dense FLOP/s (no structured sparsity); `memory_bytes` is the data sheet's figure
     with GB = 1e9 bytes, `usable_memory_bytes` what software sees (vendors often mean GiB; by default the same),
-    `memory_bandwidth` is in bytes/s, `clock_hertz` the boost clock behind the peaks (0 where
-    unknown). Infinite values are legal, for ideal devices.
+    `memory_bandwidth` is in bytes/s, `clock_hertz` the boost clock behind the peaks. An SM (compute unit, TensorCore)
+    has so many `cores` for FP32 and `tensor_cores` (matrix cores, matrix units); `cache_bytes` is the last level of
+    cache, or SRAM. `host_bandwidth` is the link to the host, bytes/s each way, of the kind `host_kind` (pcie or c2c);
+    `host_devices` how many devices share a host where that is less than a scale-up domain. Each is 0 where unknown.
+    Infinite values are legal, for ideal devices.
 
     >>> chip = Accelerator("toy", {"bf16": 1e15}, 80e9, 3e12, sm_count=132, source="an example")
     >>> chip.peak("bf16"), chip.usable_memory_bytes
@@ -28,6 +31,12 @@ class Accelerator:
     source: str
     usable_memory_bytes: float = 0.0
     clock_hertz: float = 0.0
+    cores: int = 0
+    tensor_cores: int = 0
+    cache_bytes: float = 0.0
+    host_bandwidth: float = 0.0
+    host_kind: str = "pcie"
+    host_devices: int = 0
 
     def __post_init__(self) -> None:
         if not self.usable_memory_bytes:
@@ -37,6 +46,9 @@ class Accelerator:
         for what, value in self._positive_facts():
             if not value > 0:
                 raise ValueError(f"accelerator {self.name}: {what}={value}, but it must be above 0")
+        for what in ("clock_hertz", "cores", "tensor_cores", "cache_bytes", "host_bandwidth", "host_devices"):
+            if not getattr(self, what) >= 0:
+                raise ValueError(f"accelerator {self.name}: {what}={getattr(self, what)}, but it must be 0 or more")
 
     def __hash__(self) -> int:
         return hash(self.name)

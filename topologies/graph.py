@@ -15,9 +15,10 @@ def from_graph(graph: "nx.Graph[Any]", name: str = "graph", accelerator: str | A
     """A topology whose ranks are the nodes marked `device=True`, in the order in which they were added.
 
     Nodes may say `accelerator=` (a name or an Accelerator) where they differ from the given one, and `host=` where
-    several devices share one. Edges say `link=Link`, or `bandwidth=` in bytes/s with `latency=` in seconds
-    (default 0) and `kind=`; in a Graph an edge is two directed links, in a DiGraph one. Devices forward traffic if
-    the shortest path leads through them. The graph is copied.
+    several devices share one; nodes marked `cpu=True` are CPUs, to whose memory copies go over the graph's links. Edges
+    say `link=Link`, or `bandwidth=` in bytes/s with `latency=` in seconds (default 0) and `kind=`; in a Graph an edge
+    is two directed links, in a DiGraph one. Devices forward traffic if the shortest path leads through them. The graph
+    is copied.
 
     >>> import networkx as nx
     >>> ring = nx.cycle_graph(4)

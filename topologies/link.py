@@ -39,8 +39,9 @@ LONGEST = 1e6
 class Link:
     """One direction between two nodes: bandwidth in bytes/s (infinite for a free link), latency in seconds.
 
-    `kind` names the technology: nvlink, xgmi, pcie, ici, neuronlink; a transport from a card to its first switch
-    (infiniband, roce, efa, tcpx, tcpxo, slingshot, ethernet); fabric (switch to switch); port (of an ideal switch).
+    `kind` names the technology: nvlink, xgmi, pcie, ici, neuronlink; c2c and nvme at hosts; a transport from a card to
+    its first switch (infiniband, roce, efa, tcpx, tcpxo, slingshot, ethernet); fabric (switch to switch); port (of an
+    ideal switch).
 
     >>> Link("nvlink", bandwidth=450e9, latency=0.3e-6).bandwidth
     450000000000.0
@@ -122,6 +123,22 @@ class Links:
             nodes=tuple(order),
             tails=places[:, 0].copy(),
             heads=places[:, 1].copy(),
+        )
+
+    def joined(self, edges: Iterable[tuple[Node, Node, Link]]) -> Self:
+        """These links, and behind them others of one direction each."""
+        more = type(self).of_edges(edges, self.nodes, directed=True)
+        kinds = tuple(dict.fromkeys((*self.kinds, *more.kinds)))
+        codes = np.array([kinds.index(kind) for kind in more.kinds], np.int64)[more.codes]
+        return dataclasses.replace(
+            more,
+            bandwidth=np.concatenate([self.bandwidth, more.bandwidth]),
+            latency=np.concatenate([self.latency, more.latency]),
+            codes=np.concatenate([self.codes, codes]),
+            kinds=kinds,
+            ends=self.ends + more.ends,
+            tails=np.concatenate([self.tails, more.tails]),
+            heads=np.concatenate([self.heads, more.heads]),
         )
 
     def scaled(self, factors: Iterable[tuple[Edge, float]]) -> Self:

@@ -42,7 +42,12 @@ PAIRED: Mapping[str, tuple[str, float]] = MappingProxyType(
 )
 """Kind and bytes/s of the link between two accelerators of a full mesh."""
 
-PCIE_GENERATION: Mapping[str, int] = MappingProxyType({"V100-SXM2": 3, "A100-SXM4-40GB": 4, "A100-SXM4-80GB": 4})
+PCIE_GENERATION: Mapping[str, int] = MappingProxyType(
+    {
+        **dict.fromkeys(("K40", "P100-SXM2", "V100-SXM2"), 3),
+        **dict.fromkeys(("A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIe-80GB", "MI250X", "Gaudi2"), 4),
+    }
+)
 """PCI Express between an accelerator and its host; 5 for those that are not here."""
 
 # Assumes that a hop over a direct link costs what one passage of an NVSwitch costs. Source for torus links: about

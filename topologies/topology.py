@@ -5,15 +5,17 @@ import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from topologies.accelerator import Accelerator
 from topologies.description import describe
+from topologies.hosts import Hosts, edges, hosted
 from topologies.link import Edge, Floats, Integers, Link, Links, Node, sealed
 from topologies.plugins import unknown
+from topologies.routing.hosted import Hosted
 from topologies.routing.router import Router, Routes
 from topologies.routing.shortest_paths import ShortestPaths
 
@@ -29,11 +31,11 @@ class Topology:
 
     `name` is the text that builds it. In `graph`, each edge carries `link=Link`; an undirected edge is two directed
     links of equal data. `devices` are the graph's nodes that are ranks, `accelerators` one data sheet per device.
-    Routes go by the `router` where the cluster family has one, else by shortest paths in the graph. `grid` is the
-    shape of a torus, whose ranks are numbered in row-major order; empty elsewhere. `warnings` tell of options that
-    change nothing. Degradations lie beside the graph, which never changes: `speed_factors` {rank: factor} and
-    `link_factors` {(from, to): factor}. `cache` keeps what is computed from the other fields; no copy or pickle takes
-    it along.
+    Routes go by the `router` where the cluster family has one, else by shortest paths in the graph. `grid` is the shape
+    of a torus, whose ranks are numbered in row-major order; empty elsewhere. `warnings` tell of options that change
+    nothing. `host` says how devices reach their hosts, for which `with_hosts` adds nodes. Degradations lie beside the
+    graph, which never changes: `speed_factors` {rank: factor} and `link_factors` {(from, to): factor}. `cache` keeps
+    what is computed from the other fields; no copy or pickle takes it along.
     Two topologies are equal only if they are one object, so that caches can hang on it.
 
     >>> import topologies
@@ -53,6 +55,7 @@ class Topology:
     warnings: tuple[str, ...] = ()
     speed_factors: Mapping[int, float] = field(default_factory=dict)
     link_factors: Mapping[Edge, float] = field(default_factory=dict)
+    host: Hosts = field(default_factory=Hosts)
     cache: dict[Hashable, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -137,6 +140,36 @@ class Topology:
         """
         return [self.links[index] for index in self.routes([source], [destination])[1]]
 
+    def with_hosts(self) -> "Topology":
+        """The same devices and links, and behind them CPU memory and NVMe drives: nodes `cpu0`, `nvme0` … of each host.
+
+        >>> import topologies
+        >>> topologies.build("dgx_h100").with_hosts()
+        <Topology dgx_h100,nodes=1: 8 devices, 50 directed links>
+        """
+        if isinstance(self.router, Hosted):
+            return self
+        return self.once("with hosts", lambda: hosted(self, self._routing))
+
+    @property
+    def bare(self) -> "Topology":
+        """The topology that `with_hosts` was asked of, or itself."""
+        return self.router.bare if isinstance(self.router, Hosted) else self
+
+    def host_routes(self, ranks: npt.ArrayLike, *, out: bool, nvme: bool = False) -> Routes:
+        """The links between ranks and the memory of their hosts, or its drives, as two arrays like `routes`.
+
+        They are links of `with_hosts()`, `out` to the host or else back; none where no way to the host is known.
+
+        >>> import topologies
+        >>> box = topologies.build("pcie_box")
+        >>> [box.with_hosts().links.ends[link] for link in box.host_routes([5], out=True)[1]]
+        [('gpu5', 'pcieswitch1'), ('pcieswitch1', 'bridge0')]
+        """
+        router = self.with_hosts().router
+        assert isinstance(router, Hosted)
+        return router.ways(self.ranks(ranks), out=out, nvme=nvme)
+
     def replace(self, **changes: Any) -> Self:
         """The same topology with some fields changed; another graph or device order is routed anew.
 
@@ -148,6 +181,8 @@ class Topology:
         for key in changes:
             if key not in known:
                 raise ValueError(unknown("field of a topology", key, known))
+        if isinstance(self.router, Hosted):
+            return cast(Self, self.bare.replace(**changes).with_hosts())
         if {"graph", "devices"} & changes.keys():
             return dataclasses.replace(self, **{"router": None, "grid": (), "cache": {}, **changes})
         paths = {"paths": self.cache["paths"]} if "paths" in self.cache else {}
@@ -203,7 +238,8 @@ class Topology:
 
     def _degraded_links(self) -> Links:
         links = self._routing.links
-        return links.scaled(self.link_factors.items()) if self.link_factors else links
+        own = [(edge, factor) for edge, factor in self.link_factors.items() if self.graph.has_edge(*edge)]
+        return links.scaled(own) if own else links
 
     def _degraded_speeds(self) -> Floats:
         speeds = np.ones(self.size)
@@ -230,13 +266,20 @@ class Topology:
             _factor("link_factors[{}->{}]".format(*self._edge(link)), factor)
 
     def _edge(self, link: Edge) -> Edge:
-        if not isinstance(link, tuple | list) or len(link) != 2 or not self.graph.has_edge(*link):
+        pair = isinstance(link, tuple | list) and len(link) == 2
+        if not pair or not (self.graph.has_edge(*link) or tuple(link) in self._host_edges):
             raise ValueError(f"{link!r} is no edge of {self.name}; {self._near_edges(link)}")
         return link[0], link[1]
 
+    @property
+    def _host_edges(self) -> Mapping[Edge, Link]:
+        """The edges that `with_hosts` adds."""
+        return self.once("host edges", lambda: {(tail, head): link for tail, head, link in edges(self.bare)})
+
     def _near_edges(self, link: Edge) -> str:
         if isinstance(link, tuple | list) and link and link[0] in self.graph:
-            return f"links of {link[0]} lead to {', '.join(map(str, list(self.graph[link[0]])[:8]))}"
+            near = [*self.graph[link[0]], *(head for tail, head in self._host_edges if tail == link[0])]
+            return f"links of {link[0]} lead to {', '.join(map(str, dict.fromkeys(near[:8])))}"
         return f"links lead from a node to its neighbour, such as {self._routing.links.ends[0]!r}"
 
 

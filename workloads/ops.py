@@ -8,6 +8,9 @@ one block serves a later one, and a gradient bucket can wait for layers of sever
 import math
 from dataclasses import dataclass
 
+COPIES, MEDIA = ("to_host", "from_host"), ("cpu", "nvme")
+"""Kinds of copies between an accelerator and its host, and where they end there."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
@@ -84,6 +87,26 @@ class P2P(Op):
 
     def __post_init__(self) -> None:
         _check_amounts(self.name, bytes=self.bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCopy(Op):
+    """A copy between a rank's accelerator and its host, `to_host` or `from_host`, by copy engines that take no SMs.
+
+    `medium` is where the bytes lie at the host: cpu, its memory, or nvme, the drives behind that. Copies of one stream
+    follow each other; on different streams, the two directions do not hinder each other.
+    """
+
+    stream: str = "host"
+    kind: str
+    bytes: float
+    medium: str = "cpu"
+
+    def __post_init__(self) -> None:
+        _check_amounts(self.name, bytes=self.bytes)
+        for what, value, known in (("kind", self.kind, COPIES), ("medium", self.medium, MEDIA)):
+            if value not in known:
+                raise ValueError(f"{self.name}: {what}={value!r} of a copy is none of {', '.join(known)}")
 
 
 def _check_amounts(name: str, **amounts: float) -> None:

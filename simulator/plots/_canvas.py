@@ -29,6 +29,8 @@ _KINDS = {
     "ici": "#2F5FA8",
     "neuronlink": "#2F5FA8",
     "pcie": "#C9A227",
+    "c2c": "#3FA7A0",
+    "nvme": "#9A6A8E",
     "infiniband": "#2F5FA8",
     "roce": "#2AA5D8",
     "efa": "#7E57C2",

@@ -35,6 +35,7 @@ _ACTIONS = {
 _STAGED = ("F", "B", "I", "W")
 _AXES = {"tp": "#EE7733", "cp": "#DDCC44", "ep": "#33BBEE", "fsdp": "#CC3311", "dp": "#AA3377", "pp": "#332288"}
 _OTHER_AXES = "#777777"
+_WORDS = {"pp": "transfers", "host": "copies"}
 _IDLE = "#ECECEC"
 _WAIT = "#A8A8A8"
 _PALEST = 0.5
@@ -273,7 +274,7 @@ def _entries(view: _View) -> Iterator[tuple[Patch | tuple[Patch, ...], str]]:
     if len(view.recompute):
         yield Patch(color=_recompute.COLOUR), "recompute"
     for axis in view.axes:
-        yield Patch(color=_AXES.get(axis, _OTHER_AXES)), f"{axis} {'transfers' if axis == 'pp' else 'communication'}"
+        yield Patch(color=_AXES.get(axis, _OTHER_AXES)), f"{axis} {_WORDS.get(axis, 'communication')}"
     if len(view.waits):
         yield Patch(facecolor=_IDLE, edgecolor=_WAIT, hatch="/////", linewidth=0), "waits"
     if view.idle:

@@ -33,10 +33,10 @@ def draw(subject: Topology | Placed, ax: Axes | None = None) -> Axes:
 
 def _topology(subject: Topology | Placed) -> Topology:
     if isinstance(subject, Topology):
-        return subject
+        return subject.bare
     if not hasattr(subject, "topology"):
         raise ValueError(f"topology draws a cluster, or what lies on one, not {subject!r}")
-    return subject.topology
+    return subject.topology.bare
 
 
 def _sketch(topology: Topology) -> Sketch:

@@ -9,6 +9,7 @@ from topologies.accelerator import Accelerator
 from topologies.plugins import Folder
 
 DATA_SHEETS = {
+    "A100-PCIe-80GB": "a100_pcie",
     "A100-SXM4-40GB": "a100_40gb",
     "A100-SXM4-80GB": "a100_80gb",
     "B200-SXM": "b200",
@@ -16,16 +17,24 @@ DATA_SHEETS = {
     "GB200": "gb200",
     "GB300": "gb300",
     "GH200": "gh200",
+    "Gaudi2": "gaudi2",
+    "Gaudi3": "gaudi3",
+    "H100-PCIe": "h100_pcie",
     "H100-SXM5": "h100",
     "H20": "h20",
     "H200-SXM": "h200",
     "H800-SXM": "h800",
+    "K40": "k40",
+    "MI250X": "mi250x",
     "MI300X": "mi300x",
     "MI325X": "mi325x",
     "MI355X": "mi355x",
+    "P100-SXM2": "p100",
     "TPU v4": "tpu_v4",
     "TPU v5e": "tpu_v5e",
     "TPU v5p": "tpu_v5p",
+    "TPU v6e (Trillium)": "tpu_v6e",
+    "Trainium1": "trainium1",
     "Trainium2": "trainium2",
     "V100-SXM2": "v100",
 }

@@ -23,5 +23,11 @@ def build() -> Accelerator:
         # Source: NVIDIA A100 architecture white paper (108 SMs, 1410 MHz boost).
         sm_count=108,
         clock_hertz=1410 * MEGA,
+        # FP32 and tensor cores of an SM; 40 MB of L2. Source: NVIDIA A100 architecture white paper.
+        cores=64,
+        tensor_cores=4,
+        cache_bytes=40 * MEGA,
+        # PCIe 4.0 x16 after coding. Source: NVIDIA A100 data sheet.
+        host_bandwidth=31.5 * GIGA,
         source="NVIDIA A100 data sheet and white paper; github.com/stas00/ml-engineering, accelerator tables",
     )

@@ -31,5 +31,12 @@ def build() -> Accelerator:
         # Source: public specification pages (148 SMs); clock: stas00/ml-engineering, accelerator tables.
         sm_count=148,
         clock_hertz=1965 * MEGA,
+        # FP32 and tensor cores of an SM; 126 MB of L2. Source: public specification pages.
+        cores=128,
+        tensor_cores=4,
+        cache_bytes=126 * MEGA,
+        # PCIe 5.0 x16 after coding, as hosts of 2024 have it; the chip can do PCIe 6.0. Source: NVIDIA HGX B200 data
+        # sheet.
+        host_bandwidth=63 * GIGA,
         source="NVIDIA HGX B200 data sheet; github.com/stas00/ml-engineering, accelerator tables",
     )

@@ -1,7 +1,7 @@
 """NVIDIA B300 SXM 288 GB (Blackwell Ultra, 2025)."""
 
 from topologies.accelerator import Accelerator
-from topologies.units import GIGA, MIB, TERA
+from topologies.units import GIGA, MEGA, MIB, TERA
 
 
 def build() -> Accelerator:
@@ -30,5 +30,11 @@ def build() -> Accelerator:
         memory_bandwidth=8000 * GIGA,
         # Sources give 148 to 160 SMs and no boost clock.
         sm_count=148,
+        # FP32 and tensor cores of an SM; 126 MB of L2. Source: public specification pages.
+        cores=128,
+        tensor_cores=4,
+        cache_bytes=126 * MEGA,
+        # PCIe 6.0 x16 after coding. Source: NVIDIA HGX B300 data sheet.
+        host_bandwidth=126 * GIGA,
         source="NVIDIA HGX B300 data sheet; github.com/stas00/ml-engineering, accelerator tables",
     )

@@ -31,5 +31,14 @@ def build() -> Accelerator:
         # Source: public specification pages (148 SMs); clock: stas00/ml-engineering, accelerator tables.
         sm_count=148,
         clock_hertz=2062 * MEGA,
+        # FP32 and tensor cores of an SM; 126 MB of L2. Source: public specification pages.
+        cores=128,
+        tensor_cores=4,
+        cache_bytes=126 * MEGA,
+        # Half of the NVLink-C2C of a Grace, 900 GB/s both ways together, which two GPUs share; four GPUs a tray.
+        # Source: NVIDIA GB200 NVL72 data sheet.
+        host_bandwidth=225 * GIGA,
+        host_kind="c2c",
+        host_devices=4,
         source="NVIDIA GB200 NVL72 data sheet; github.com/stas00/ml-engineering, accelerator tables",
     )

@@ -1,7 +1,7 @@
 """NVIDIA GB300 (Grace Blackwell Ultra, 2025): one of the GPUs of an NVL72 rack."""
 
 from topologies.accelerator import Accelerator
-from topologies.units import GIGA, MIB, TERA
+from topologies.units import GIGA, MEGA, MIB, TERA
 
 
 def build() -> Accelerator:
@@ -30,5 +30,14 @@ def build() -> Accelerator:
         memory_bandwidth=8000 * GIGA,
         # Sources give 148 to 160 SMs and no boost clock.
         sm_count=148,
+        # FP32 and tensor cores of an SM; 126 MB of L2. Source: public specification pages.
+        cores=128,
+        tensor_cores=4,
+        cache_bytes=126 * MEGA,
+        # Half of the NVLink-C2C of a Grace, 900 GB/s both ways together, which two GPUs share; four GPUs a tray.
+        # Source: NVIDIA GB300 NVL72 data sheet.
+        host_bandwidth=225 * GIGA,
+        host_kind="c2c",
+        host_devices=4,
         source="NVIDIA GB300 NVL72 data sheet; github.com/stas00/ml-engineering, accelerator tables",
     )

@@ -21,5 +21,8 @@ def build() -> Accelerator:
         memory_bandwidth=4000 * GIGA,
         # Source: nvidia-smi, total memory of a "GH200 480GB".
         usable_memory_bytes=97_871 * MIB,
+        # NVLink-C2C, 900 GB/s both ways together. Source: NVIDIA GH200 data sheet.
+        host_bandwidth=450 * GIGA,
+        host_kind="c2c",
         source="NVIDIA GH200 data sheet; github.com/stas00/ml-engineering, accelerator tables",
     )

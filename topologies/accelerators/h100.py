@@ -31,5 +31,11 @@ def build() -> Accelerator:
         sm_count=132,
         # The clock behind the published peaks; older documents list 1980 MHz. Source: stas00/ml-engineering.
         clock_hertz=1830 * MEGA,
+        # FP32 and tensor cores of an SM; 50 MB of L2. Source: NVIDIA H100 architecture white paper.
+        cores=128,
+        tensor_cores=4,
+        cache_bytes=50 * MEGA,
+        # PCIe 5.0 x16 after coding. Source: NVIDIA H100 data sheet.
+        host_bandwidth=63 * GIGA,
         source="NVIDIA H100 data sheet and white paper; github.com/stas00/ml-engineering, accelerator tables",
     )

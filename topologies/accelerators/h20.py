@@ -29,5 +29,11 @@ def build() -> Accelerator:
         # Source: public specification pages (78 SMs; clock not re-checked).
         sm_count=78,
         clock_hertz=1830 * MEGA,
+        # As of the H100's SMs; 60 MB of L2 (not re-checked).
+        cores=128,
+        tensor_cores=4,
+        cache_bytes=60 * MEGA,
+        # PCIe 5.0 x16 after coding. Source: NVIDIA H20 data sheet.
+        host_bandwidth=63 * GIGA,
         source="NVIDIA H20 data sheet; public specification pages",
     )

@@ -17,5 +17,6 @@ def build() -> Accelerator:
         memory_bytes=math.inf,
         memory_bandwidth=math.inf,
         sm_count=1,
+        host_bandwidth=math.inf,
         source="by definition",
     )

@@ -30,5 +30,12 @@ def build() -> Accelerator:
         # Source: AMD Instinct MI325X data sheet (304 compute units, 2100 MHz peak engine clock).
         sm_count=304,
         clock_hertz=2100 * MEGA,
+        # Stream processors and matrix cores of a compute unit; 256 MB of Infinity Cache. Source: AMD Instinct MI325X
+        # data sheet.
+        cores=64,
+        tensor_cores=4,
+        cache_bytes=256 * MEGA,
+        # PCIe 5.0 x16 after coding. Source: the same data sheet.
+        host_bandwidth=63 * GIGA,
         source="AMD Instinct MI325X data sheet; github.com/stas00/ml-engineering, accelerator tables",
     )

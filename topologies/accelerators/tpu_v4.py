@@ -23,5 +23,9 @@ def build() -> Accelerator:
         # TensorCores. Source: Jouppi et al., "TPU v4", ISCA 2023, arXiv:2304.01433 (1050 MHz).
         sm_count=2,
         clock_hertz=1050 * MEGA,
+        # Matrix units of a TensorCore; PCIe 3.0 x16 after coding, four chips a host. Source: the same paper.
+        tensor_cores=4,
+        host_bandwidth=15.8 * GIGA,
+        host_devices=4,
         source="Google Cloud TPU documentation; arXiv:2304.01433",
     )

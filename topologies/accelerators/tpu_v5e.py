@@ -22,5 +22,9 @@ def build() -> Accelerator:
         memory_bandwidth=819 * GIGA,
         # TensorCore; the clock is not published. Source: the same page.
         sm_count=1,
+        # Matrix units of a TensorCore; the link to the host is not published, eight chips share one. Source: the same
+        # page.
+        tensor_cores=4,
+        host_devices=8,
         source="docs.cloud.google.com/tpu/docs/v5e",
     )

@@ -23,5 +23,9 @@ def build() -> Accelerator:
         # TensorCores. Source: the same page; clock from public articles (not re-checked).
         sm_count=2,
         clock_hertz=1750 * MEGA,
+        # Matrix units of a TensorCore; the link to the host is not published, four chips share one. Source: the same
+        # page.
+        tensor_cores=4,
+        host_devices=4,
         source="docs.cloud.google.com/tpu/docs/v5p",
     )

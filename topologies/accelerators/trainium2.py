@@ -1,7 +1,7 @@
 """AWS Trainium2 (2024): a chip of a 4x4 torus, 64 in an UltraServer."""
 
 from topologies.accelerator import Accelerator
-from topologies.units import GIGA, MIB, TERA
+from topologies.units import GIGA, MEGA, MIB, TERA
 
 
 def build() -> Accelerator:
@@ -29,5 +29,8 @@ def build() -> Accelerator:
         memory_bandwidth=2900 * GIGA,
         # NeuronCores; the clock is not published. Source: AWS Neuron documentation.
         sm_count=8,
+        # On-chip SRAM of all NeuronCores; the link to the host is not published. Source: AWS Neuron documentation.
+        cache_bytes=224 * MEGA,
+        host_devices=16,
         source="AWS Neuron documentation, trainium2; github.com/stas00/ml-engineering, accelerator tables",
     )

@@ -23,5 +23,11 @@ def build() -> Accelerator:
         # Source: NVIDIA V100 architecture white paper (80 SMs, 1530 MHz boost).
         sm_count=80,
         clock_hertz=1530 * MEGA,
+        # FP32 and tensor cores of an SM; 6 MB of L2. Source: NVIDIA V100 architecture white paper.
+        cores=64,
+        tensor_cores=8,
+        cache_bytes=6 * MEGA,
+        # PCIe 3.0 x16 after coding. Source: NVIDIA V100 data sheet.
+        host_bandwidth=15.8 * GIGA,
         source="NVIDIA V100 data sheet and white paper",
     )

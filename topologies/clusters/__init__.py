@@ -22,17 +22,25 @@ def names() -> list[str]:
 def build(text: str, /, **sizes: Any) -> "Topology":
     """The cluster that a text names, with options in the text, as keywords, or both; or that of a YAML file.
 
+    Beside a family's own options all take those of hosts, for programs that copy to them: `host_bandwidth` of a
+    device's link to its host, `nvme_read` and `nvme_write` of a host's drives together, all in bytes/s, and
+    `host_devices`, how many neighbouring ranks share a host.
+
     >>> build("dgx_h100,nodes=4").size, build("dgx_h100", nodes=4).name
     (32, 'dgx_h100,nodes=4')
+    >>> build("dgx_h100,nvme_write=40e9").host.nvme_write
+    40000000000.0
     >>> build("nowhere.yaml")
     Traceback (most recent call last):
     ValueError: nowhere.yaml: No such file or directory
     """
     if text.endswith((".yaml", ".yml")):
         return _load(text, **sizes)
+    from topologies.hosts import OPTIONS, configured
+
     name, sizes = parse(text, **sizes)
-    topology: Topology = FOLDER.build(name, **sizes)
-    return topology
+    topology: Topology = FOLDER.build(name, **{key: value for key, value in sizes.items() if key not in OPTIONS})
+    return configured(topology, {key: value for key, value in sizes.items() if key in OPTIONS})
 
 
 def _load(path: str, **sizes: Any) -> "Topology":

@@ -5,6 +5,7 @@ Source: PCI-SIG, bandwidth of 16 lanes by generation: 16, 32, 64 GB/s each way f
 
 from typing import Unpack
 
+import networkx as nx
 import numpy as np
 
 from topologies.clusters._servers import CardOptions, Cards, outside
@@ -24,6 +25,7 @@ def build(
 
     Options: `accelerator` (default a100_80gb), `nics` (default 1) at the host bridge, `nic_gbit` (100), `transport`
     (ethernet). All traffic between PCIe switches meets in the bridge, that between boxes in the cards.
+    The bridge is the CPU, to which GPUs copy over the same links.
     Assumes one host bridge a box (no socket link) that forwards at full rate, and that its cards act as one.
 
     >>> [link.kind for link in build().route(0, 7)]
@@ -52,6 +54,7 @@ def build(
     own = {"generation": generation, "gpus_per_switch": per_switch, "nodes": nodes}
     changed = boxes.beside(defaults)
     built = cluster(title(build, gpus=size, **own, **changed), boxes.chip, tiers, hosts)
+    nx.set_node_attributes(built.graph, {tiers[1].node(box): True for box in range(nodes)}, "cpu")
     ideal = idle(changed, ["oversubscription"], "the switch between boxes is an ideal one")
     return built.replace(warnings=outside(changed, 1, "box") if nodes == 1 else ideal)
 

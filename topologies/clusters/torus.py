@@ -20,7 +20,13 @@ from topologies.topology import Topology
 from topologies.units import GIGA
 
 ICI: Mapping[str, float] = MappingProxyType(
-    {"TPU v4": 300 * GIGA / 6, "TPU v5e": 200 * GIGA / 4, "TPU v5p": 600 * GIGA / 6}
+    {
+        "TPU v4": 300 * GIGA / 6,
+        "TPU v5e": 200 * GIGA / 4,
+        "TPU v5p": 600 * GIGA / 6,
+        "TPU v6e (Trillium)": 400 * GIGA / 4,
+        "Trainium1": 192 * GIGA / 4,
+    }
 )
 """Bytes/s each way of one link: a chip's sum over its links, two a dimension."""
 

@@ -28,10 +28,16 @@ A graph lists everything; links go both ways unless `directed: true`:
       - {from: a, to: s, bandwidth: 50e9, latency: 1e-6, kind: ethernet}
       - {from: b, to: s, bandwidth: 50e9}
 
+Either may say what copies between devices and their hosts find there, in bytes/s, and how many devices share a host
+where it is not all of one domain; without it, what the accelerators have by their data sheets and typical drives:
+
+    host: {bandwidth: 55e9, nvme_read: 50e9, nvme_write: 25e9, devices: 4}
+
 Unknown keys fail with the nearest known one, and every mistake is one line that names the file.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +46,7 @@ import yaml
 from topologies.files.entries import Entry
 from topologies.files.explicit import explicit
 from topologies.files.servers import servers
+from topologies.hosts import Hosts
 from topologies.topology import Topology
 
 _FORMS: Mapping[str, Callable[[str, Entry], Topology]] = {"servers": servers, "devices": explicit}
@@ -72,4 +79,8 @@ def _built(name: str, content: Any) -> Topology:
     forms = [key for key in _FORMS if key in entry.values]
     if len(forms) != 1:
         raise ValueError(f"a cluster has either 'servers' or 'devices', not {' and '.join(forms) or 'neither'}")
-    return _FORMS[forms[0]](name, entry)
+    host = entry.part("host", {}).only(*(each.name for each in fields(Hosts)))
+    rates: dict[str, Any] = {key: host.number(key) if key != "devices" else host.get(key) for key in host.values}
+    rest = Entry(entry.where, {key: value for key, value in entry.values.items() if key != "host"})
+    topology = _FORMS[forms[0]](name, rest)
+    return topology.replace(host=Hosts(**rates)) if rates else topology
