@@ -123,8 +123,8 @@ class _Account:
         found: Found = {}
         _add(found, Item("logits", "logits"), self.microbatch.bytes(sum(layer.logits for layer in stage.layers)))
         if stage.layers and self.step.plan.share("boundary") < 1:
-            whole = self.microbatch.bytes(self.step.model.hidden)
-            _add(found, Item("buffers", "gathered tokens"), whole if kind == "F" else 2 * whole)
+            gathered = self.microbatch.bytes(self.step.model.hidden) * (1 if kind == "F" else 2)
+            _add(found, Item("buffers", "gathered tokens"), gathered)
         if kind == "F":
             return found
         for layer in stage.layers:
