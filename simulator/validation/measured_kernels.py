@@ -48,8 +48,8 @@ PASSES = {
     "backward": (("attention_backward", 2.5),),
     "forward_and_backward": (("attention", 1.0), ("attention_backward", 2.5)),
 }
-"""The kernels of a pass, and the FLOPs that sources count for each, in those of a forward (arXiv:2307.08691, section 4:
-a backward counts 2.5 times a forward, a causal mask half)."""
+"""The kernels of a pass, and the FLOPs that sources count for each, in those of a forward (Dao-AILab/flash-attention,
+benchmark_flash_attention.py: a backward counts 2.5 times a forward, a causal mask half)."""
 
 OF_PASS: dict[str, Callable[..., tuple[float, float, float]]] = {
     "forward": lambda m, n, k: (m, n, k),
