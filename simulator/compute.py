@@ -32,11 +32,14 @@ class ComputeModel(Protocol):
 class Roofline:
     """The slower of arithmetic and memory traffic, each at the share of its peak that real kernels reach.
 
-    With `graphs`, kernels start as they do when CUDA graphs launch them. Assumes that a kernel's traffic and arithmetic
+    With `graphs`, kernels start as they do when CUDA graphs launch them. In `sustained` load the limit of power lowers
+    the clock of GEMMs, as in training; otherwise they run as fast as measured by themselves. Assumes that attention and
+    memory traffic draw too little power to be slowed. Assumes that a kernel's traffic and arithmetic
     overlap fully, and that traffic is the op's compulsory bytes.
     """
 
     graphs: bool = False
+    sustained: bool = False
     constants: Constants = field(default_factory=published, repr=False)
 
     def seconds(self, op: Compute, accelerator: Accelerator) -> float:
@@ -48,7 +51,8 @@ class Roofline:
         start = kernels.graph_seconds if self.graphs else kernels.kernel_seconds
         if op.kind == "grouped_gemm" and op.shape:
             start += kernels.group_seconds * (op.shape[0] - 1)
-        return start + max(memory, arithmetic_seconds(op, accelerator, kernels))
+        clock = kernels.sustained_clock if self.sustained and op.kind in GEMMS else 1.0
+        return start + max(memory, arithmetic_seconds(op, accelerator, kernels) / clock)
 
 
 def arithmetic_seconds(op: Compute, accelerator: Accelerator, kernels: Kernels) -> float:

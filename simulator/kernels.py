@@ -65,7 +65,8 @@ class Kernels:
     `extra_depth_bytes` greater, and tiles smaller than the largest lose with `tile_loss`; of an unfilled wave,
     `quantisation` is lost. `group_seconds` is what each further group of a grouped GEMM costs. `memory_share` is what
     large memory-bound kernels see; `kernel_seconds` a kernel's own start and drain, `graph_seconds` the same when it is
-    launched by a graph, `launch_interval` the host's time between launches. `tail` blocks of attention are waited for
+    launched by a graph, `launch_interval` the host's time between launches; `sustained_clock` the clock of steps that
+    go on for hours, relative to that of kernels measured by themselves. `tail` blocks of attention are waited for
     at the end, and its backward reaches `backward_share` of what the forward does.
     """
 
@@ -78,6 +79,7 @@ class Kernels:
     kernel_seconds: float = 0.0
     graph_seconds: float = 0.0
     launch_interval: float = 0.0
+    sustained_clock: float = 1.0
     tail: float = 0.0
     backward_share: float = 1.0
     attention: Mapping[str, Attention] = field(default_factory=dict)
@@ -119,6 +121,7 @@ class Constants:
             gemm={dtype: own[name] for dtype, name in GEMM_SHARES.items()},
             memory_share=own["memory_share"],
             kernel_seconds=own["kernel_seconds"],
+            sustained_clock=own["sustained_clock"],
             attention={variant: self._attention(lineage, name) for variant, name in VARIANTS.items()},
             **{name: value for (section, _, name), value in self.values.items() if section == "shared"},
         )

@@ -17,7 +17,7 @@ from topologies import Topology
 from topologies.plugins import unknown
 from workloads.program import Program
 
-ROOFLINE = Roofline()
+ROOFLINE = Roofline(sustained=True)
 KEPT = 8
 """Foldings that a program remembers, those of the latest topologies."""
 

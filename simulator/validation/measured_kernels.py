@@ -58,9 +58,6 @@ OF_PASS: dict[str, Callable[..., tuple[float, float, float]]] = {
 }
 """Shape of the GEMMs of a grouped layer's passes, of which rows state that of the forward: tokens, outputs, inputs."""
 
-STAND_INS = {"A100-PCIe-80GB": ("a100_80gb", 1940e9)}
-"""Accelerators without a data sheet of their own: the one they are like, and their memory bandwidth."""
-
 ACCEPTANCE = (8192.0, 8192.0, 8192.0)
 """What an acceptance baseline, which states no shape, is taken for."""
 STREAM_BYTES = 2.0**30
@@ -135,14 +132,11 @@ def _stated(*numbers: float) -> bool:
 
 
 def _chip(name: str) -> Accelerator:
-    """The accelerator of a row; where it has no data sheet, one that differs in its name and its memory alone."""
+    """The accelerator of a row."""
     try:
         return accelerators.build(name)
     except ValueError:
-        if name not in STAND_INS:
-            raise LeftOutError(f"no data sheet of this accelerator is known ({name})") from None
-        like, bandwidth = STAND_INS[name]
-        return replace(accelerators.build(like), name=name, memory_bandwidth=bandwidth)
+        raise LeftOutError(f"no data sheet of this accelerator is known ({name})") from None
 
 
 def _dtype(row: dict[str, Any], chip: Accelerator) -> str:
