@@ -40,8 +40,8 @@ def copy(kind="to_host", size=GB, name="copy", **options):
     return HostCopy(name=name, kind=kind, bytes=size, **options)
 
 
-def gemm(name="gemm", flops=1e14, after=()):
-    return Compute(name=name, kind="gemm", flops=flops, shape=(8192, 8192, 8192), after=after)
+def gemm(name="gemm", after=()):
+    return Compute(name=name, kind="gemm", flops=2.0 * 2**45, shape=(2**15, 2**15, 2**15), after=after)
 
 
 def seconds(program, cluster, **options):

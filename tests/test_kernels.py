@@ -189,7 +189,7 @@ def test_no_gemm_beats_its_peaks(name, shape, groups, kind, graphs, data):
 )
 def test_no_attention_beats_its_peak(name, variant, **shape):
     chip = accelerators.build(name)
-    dtype = "bf16" if "bf16" in chip.peak_flops else "fp16"
+    dtype = next(each for each in ("bf16", "fp16", "fp32") if each in chip.peak_flops)
     op = attention(**shape, variant=variant, dtype=dtype)
     executed = op.flops * (2.5 / 2 if shape["backward"] else 1.0)
     assert executed / seconds(op, chip) <= chip.peak(dtype)
@@ -199,7 +199,7 @@ def test_no_attention_beats_its_peak(name, variant, **shape):
 def test_a_larger_gemm_takes_no_less(shape, more, axis, name):
     larger = tuple(size + (more if place == axis else 0) for place, size in enumerate(shape))
     chip = accelerators.build(name)
-    dtype = "bf16" if "bf16" in chip.peak_flops else "fp16"
+    dtype = next(each for each in ("bf16", "fp16", "fp32") if each in chip.peak_flops)
     assert seconds(gemm(*shape, dtype=dtype), chip) <= seconds(gemm(*larger, dtype=dtype), chip) * (1 + 1e-12)
 
 
@@ -251,7 +251,7 @@ def test_constants_depend_on_families_types_and_implementations_only():
     for section, entry, name in published().values:
         if section == "families":
             assert entry in families
-            assert name in ("memory_share", "kernel_seconds") or name.removeprefix("gemm_") in ITEM_BYTES
+            assert name in ("memory_share", "kernel_seconds", "sustained_clock") or name.removeprefix("gemm_") in ITEM_BYTES
         elif section == "attention":
             assert name in Attention.__dataclass_fields__
             assert entry.removesuffix("best").removesuffix("flash2").strip() in {"", *families}
