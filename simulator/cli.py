@@ -49,6 +49,7 @@ def main() -> None:
 @click.option("--recompute", default="none", show_default=True, help="Such as selective, full or full,every=4.")
 @click.option("--precision", default="bf16", show_default=True, help="bf16, fp16, fp32, tf32, fp8, mxfp8 or nvfp4.")
 @click.option("--optimizer", default="adam", show_default=True, help="Such as adam,gradients=4, muon or none.")
+@click.option("--offload", default="none", show_default=True, help="Such as optimizer or optimizer+gradients,to=nvme.")
 @click.option("--attention", default="flash", show_default=True, help="flash, flash2 or unfused.")
 @click.option("--fusion/--no-fusion", default=True, show_default=True, help="Whether elementwise kernels are fused.")
 @click.option("--graphs", is_flag=True, help="Replay kernels from CUDA graphs: the host launches none.")

@@ -142,7 +142,7 @@ def _achievable_bandwidth(topology: Topology) -> Floats:
 
 def unmeasured(topology: Topology) -> tuple[str, ...]:
     """A warning of each kind of link that has no constants although its name is not that of an ideal one."""
-    ideal = ("port", "link", "nvme", BETWEEN)
+    ideal = ("port", "link", "nvme", "dram", BETWEEN)
     kinds = [kind for kind in topology.links.kinds if kind not in ideal and not published().known(kind)]
     return tuple(f"links of kind {kind!r} have no constants: taken as ideal, at their line rate" for kind in kinds)
 

@@ -7,8 +7,12 @@ from simulator.demand import Demand, Floats, Ints, chips
 from topologies import Topology
 from workloads.ops import HostCopy
 
-ALGORITHMS = {"cpu": "host_copy", "nvme": "nvme_copy"}
-"""What a copy is called, by the medium at its host."""
+ALGORITHMS = {
+    **{(kind, "cpu"): "host_copy" for kind in ("to_host", "from_host")},
+    **{(kind, "nvme"): "nvme_copy" for kind in ("to_host", "from_host", "load", "store")},
+    ("update", "cpu"): "host_update",
+}
+"""What a copy is called, by its kind and medium."""
 
 
 def build(copy: HostCopy, ranks: Ints, topology: Topology) -> Activity:
@@ -18,7 +22,7 @@ def build(copy: HostCopy, ranks: Ints, topology: Topology) -> Activity:
     take it without going through CPU memory first; no SMs are held.
     """
     groups = len(ranks)
-    group, link = topology.host_routes(ranks[:, 0], out=copy.kind == "to_host", nvme=copy.medium == "nvme")
+    group, link = topology.host_routes(ranks[:, 0], copy.kind, copy.medium)
     _check(copy, ranks, np.bincount(group, minlength=groups), topology)
     latency: Floats = np.bincount(group, topology.links.latency[link], minlength=groups).astype(np.float64)
     nothing = np.zeros((groups, len(topology.links.kinds)))
@@ -32,7 +36,7 @@ def build(copy: HostCopy, ranks: Ints, topology: Topology) -> Activity:
         weight=np.ones(len(link)),
         demand=demand,
     )
-    return Activity(ALGORITHMS[copy.medium], (phase,), np.zeros(groups))
+    return Activity(ALGORITHMS[copy.kind, copy.medium], (phase,), np.zeros(groups))
 
 
 def _check(copy: HostCopy, ranks: Ints, hops: Ints, topology: Topology) -> None:

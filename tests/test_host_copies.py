@@ -222,7 +222,7 @@ def test_cpus_and_drives_have_names_that_are_free():
         graph.add_node(rank, device=True, host=0)
         graph.add_edge(rank, "cpu0", bandwidth=1e9)
     with_hosts = topologies.from_graph(graph).with_hosts()
-    assert set(with_hosts.graph) == {0, 1, "cpu0", "host-cpu0", "host-nvme0"}
+    assert set(with_hosts.graph) == {0, 1, "cpu0", "host-cpu0", "host-nvme0", "host-dram0"}
 
 
 def test_an_accelerator_without_a_known_link_is_one_line():
@@ -315,7 +315,7 @@ def test_a_link_to_a_host_degrades_like_any_other():
 def test_other_accelerators_on_a_topology_with_hosts():
     hosted = topologies.build("dgx_h100").with_hosts()
     slower = hosted.replace(accelerators=(topologies.accelerators.build("v100"),) * 8)
-    assert slower.links[slower.host_routes([0], out=True)[1][0]].bandwidth == 15.8e9
+    assert slower.links[slower.host_routes([0], "to_host")[1][0]].bandwidth == 15.8e9
 
 
 # ------------------------------------------------------------------------------------------- what users see
@@ -435,7 +435,7 @@ def test_links_of_hosts_carry_what_is_copied(system):
     carried, ranks = played.bytes_on_links(), np.arange(cluster.size)
     ends, devices = cluster.with_hosts().links.ends, set(cluster.devices)
     for kind, size in expected.items():
-        _, links = cluster.host_routes(ranks, out=kind == "to_host")
+        _, links = cluster.host_routes(ranks, kind)
         own = [link for link in links if not devices.isdisjoint(ends[link])]
         if min(own) < len(cluster.links):  # the links of a box carry messages, too
             assert carried[own].sum() >= size * (1 - 1e-9)

@@ -3,7 +3,7 @@
 A topology has them only where they are asked for (`Topology.with_hosts`), since few programs copy to a host. Where its
 graph has CPUs of its own, nodes marked `cpu=True` as in a box of PCIe cards, copies go there over the graph's links.
 Assumes that elsewhere a device's link to its host carries copies alone, not what it sends through a network card, and
-that CPU memory keeps up with all devices of a host.
+that CPU memory keeps up with copies of all devices of a host, beside what its CPUs update.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,6 +31,9 @@ Edges = Sequence[tuple[Node, Node, Link]]
 # Source: data sheets of data centre drives on four lanes of PCIe 4.0: 6 to 7 GB/s when they read and 2 to 4 when they
 # write in sequence; servers for training typically have 4 to 8 of them, of which 4 reach these sums.
 NVME_READ, NVME_WRITE = 25 * GIGA, 12.5 * GIGA
+CPU_MEMORY = 100 * GIGA
+"""Bytes per second that an Adam on the CPUs of a server reads and writes: about 28 bytes for each of 10 billion
+parameters in 2.6 s on two sockets (ZeRO-Offload, arXiv:2101.06840, table 4; not re-checked)."""
 NVME_LATENCY = 80 * MICRO
 """Seconds until a drive answers: a read of flash takes 60 to 100 µs."""
 
@@ -40,22 +43,24 @@ class Hosts:
     """What devices share beside their network, in bytes/s: rates of links to hosts, and of the drives of each host.
 
     `bandwidth` is between each device and its host, each way; 0 takes what the accelerator's data sheet says.
-    `nvme_read` and `nvme_write` are what all drives of a host sustain together. `devices` is how many neighbouring
+    `nvme_read` and `nvme_write` are what all drives of a host sustain together, `memory` what its CPUs read and write
+    of their memory, in an optimizer's update. `devices` is how many neighbouring
     ranks of one scale-up domain share a host; 0 takes what the data sheet says, or all of the domain.
 
     >>> import topologies
     >>> fast = topologies.build("dgx_h100").replace(host=Hosts(nvme_read=50e9))
-    >>> [fast.with_hosts().links[link].bandwidth for link in fast.host_routes([3], out=False, nvme=True)[1]]
+    >>> [fast.with_hosts().links[link].bandwidth for link in fast.host_routes([3], "from_host", "nvme")[1]]
     [50000000000.0, 63000000000.0]
     """
 
     bandwidth: float = 0.0
     nvme_read: float = NVME_READ
     nvme_write: float = NVME_WRITE
+    memory: float = CPU_MEMORY
     devices: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("bandwidth", "nvme_read", "nvme_write"):
+        for name in ("bandwidth", "nvme_read", "nvme_write", "memory"):
             value: Any = getattr(self, name)
             known = isinstance(value, Real) and not isinstance(value, bool)
             if not known or not (value >= SLOWEST or (name == "bandwidth" and value == 0)):
@@ -85,6 +90,7 @@ OPTIONS = {
     "host_bandwidth": "bandwidth",
     "nvme_read": "nvme_read",
     "nvme_write": "nvme_write",
+    "host_memory": "memory",
     "host_devices": "devices",
 }
 """Options that every family of clusters takes, and the facts of hosts that they set."""
@@ -102,7 +108,9 @@ def configured(topology: "Topology", options: Mapping[str, Any]) -> "Topology":
 
 
 def edges(topology: "Topology") -> Edges:
-    """The links that hosts add, each one direction: two of every device, then two to and from the drives of every CPU.
+    """The links that hosts add, each one direction: two of every device, then three of every CPU.
+
+    Those lead to and from its drives, and into its memory.
 
     A device whose graph leads to a CPU has no link of its own.
     """
@@ -117,9 +125,11 @@ def hosted(topology: "Topology", router: Router) -> "Topology":
     graph: nx.DiGraph[Any] = nx.DiGraph(topology.graph)
     graph.add_edges_from((tail, head, {"link": link}) for tail, head, link in added)
     drives = {tail: head for tail, head, link in added if link.kind == "nvme"}
+    memory = {tail: head for tail, head, link in added if link.kind == "dram"}
     write = [[(way[-1][1], drives[way[-1][1]])] if way else [] for way in out]
     read = [[(drives[way[0][0]], way[0][0])] if way else [] for way in back]
-    found = Hosted.of(topology, router, router.links.joined(added), (out, back, write, read))
+    within = [[(way[-1][1], memory[way[-1][1]])] if way else [] for way in out]
+    found = Hosted.of(topology, router, router.links.joined(added), (out, back, write, read, within))
     return topology.replace(graph=graph, router=found, grid=topology.grid)
 
 
@@ -138,11 +148,13 @@ def _ways(topology: "Topology") -> tuple[Edges, Ways, Ways]:
             out[rank], back[rank] = [(device, cpu)], [(cpu, device)]
             added += [(device, cpu, link), (cpu, device, link)]
     write, read = (Link("nvme", rate, NVME_LATENCY) for rate in (host.nvme_write, host.nvme_read))
+    memory = Link("dram", host.memory, 0.0)
     cpus: Sequence[Node] = [f"{prefix}cpu{number}" for number in range(max(numbers) + 1)]
     if marked:
         cpus = list(dict.fromkeys([way[-1][1] for way in out if way] + [way[0][0] for way in back if way]))
     for number, node in enumerate(cpus):
         added += [(node, f"{prefix}nvme{number}", write), (f"{prefix}nvme{number}", node, read)]
+        added.append((node, f"{prefix}dram{number}", memory))
     return added, out, back
 
 
@@ -154,6 +166,6 @@ def _link(host: Hosts, chip: Accelerator) -> Link | None:
 def _free_prefix(graph: "nx.Graph[Any]", hosts: int) -> str:
     """What to put before the names of CPUs and drives, so that none is that of another node."""
     prefix = ""
-    while any(f"{prefix}{kind}{number}" in graph for kind in ("cpu", "nvme") for number in range(hosts)):
+    while any(f"{prefix}{kind}{number}" in graph for kind in ("cpu", "nvme", "dram") for number in range(hosts)):
         prefix += "host-"
     return prefix

@@ -145,7 +145,7 @@ class Topology:
 
         >>> import topologies
         >>> topologies.build("dgx_h100").with_hosts()
-        <Topology dgx_h100,nodes=1: 8 devices, 50 directed links>
+        <Topology dgx_h100,nodes=1: 8 devices, 51 directed links>
         """
         if isinstance(self.router, Hosted):
             return self
@@ -156,19 +156,21 @@ class Topology:
         """The topology that `with_hosts` was asked of, or itself."""
         return self.router.bare if isinstance(self.router, Hosted) else self
 
-    def host_routes(self, ranks: npt.ArrayLike, *, out: bool, nvme: bool = False) -> Routes:
-        """The links between ranks and the memory of their hosts, or its drives, as two arrays like `routes`.
+    def host_routes(self, ranks: npt.ArrayLike, kind: str, medium: str = "cpu") -> Routes:
+        """The links that copies between ranks and their hosts cross, as two arrays like `routes`.
 
-        They are links of `with_hosts()`, `out` to the host or else back; none where no way to the host is known.
+        They are links of `with_hosts()`; none where no way to the host is known. `kind` and `medium` as of a
+        `workloads.ops.HostCopy`: `to_host` or `from_host`, with the memory (`cpu`) or the drives (`nvme`) of the host,
+        and at the host `load`, `store` and `update`.
 
         >>> import topologies
         >>> box = topologies.build("pcie_box")
-        >>> [box.with_hosts().links.ends[link] for link in box.host_routes([5], out=True)[1]]
+        >>> [box.with_hosts().links.ends[link] for link in box.host_routes([5], 'to_host')[1]]
         [('gpu5', 'pcieswitch1'), ('pcieswitch1', 'bridge0')]
         """
         router = self.with_hosts().router
         assert isinstance(router, Hosted)
-        return router.ways(self.ranks(ranks), out=out, nvme=nvme)
+        return router.ways(self.ranks(ranks), kind, medium)
 
     def replace(self, **changes: Any) -> Self:
         """The same topology with some fields changed; another graph or device order is routed anew.

@@ -77,7 +77,8 @@ class _Account:
         for layer in layers:
             part = PARTS[layer.kind]
             for row, size in self._states().items():
-                _add(found, Item(row, part), layer.parameters * size * plan.share(SHARES[row]))
+                if not self.step.offload.keeps(row):
+                    _add(found, Item(row, part), layer.parameters * size * plan.share(SHARES[row]))
             copies = layer.narrow_weights * self.microbatch.precision.copies
             _add(found, Item("parameters", "narrow copies"), copies * plan.share("parameters"))
         units = [layer.parameters for layer in layers]
@@ -85,11 +86,22 @@ class _Account:
             parameters, gradients = strategy.gathered(units, self.microbatch)
             _add(found, Item("gathered", "parameters"), parameters * element)
             _add(found, Item("gathered", "gradients"), gradients * self.microbatch.reduced_bytes)
+        self._add_passing(found, units)
         if self.step.schedule.ranks > 1:
             _add(found, Item("buffers", "messages"), 2 * self._boundary())
         _add(found, Item("workspace"), WORKSPACE_BYTES)
         _add(found, Item("runtime"), RUNTIME_BYTES)
         return found
+
+    def _add_passing(self, found: Found, units: list[float]) -> None:
+        """Parameters that come from the host, those of two units, and gradients on their way there, those of one."""
+        plan, largest = self.step.plan, sorted(units, reverse=True)
+        if self.step.offload.keeps("parameters"):
+            fetched = sum(largest[:2]) * plan.share("parameters")
+            _add(found, Item("buffers", "fetched parameters"), fetched * self.microbatch.element)
+        if self.step.offload.keeps("gradients"):
+            leaving = sum(largest[:1]) * plan.share("gradients")
+            _add(found, Item("buffers", "leaving gradients"), leaving * self.microbatch.reduced_bytes)
 
     def _states(self) -> dict[str, float]:
         """Bytes of a parameter's states."""

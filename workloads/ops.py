@@ -8,8 +8,10 @@ one block serves a later one, and a gradient bucket can wait for layers of sever
 import math
 from dataclasses import dataclass
 
-COPIES, MEDIA = ("to_host", "from_host"), ("cpu", "nvme")
-"""Kinds of copies between an accelerator and its host, and where they end there."""
+COPIES = ("to_host", "from_host", "load", "store", "update")
+"""Kinds of copies between an accelerator and its host, or at the host: from its drives, to them, within its memory."""
+MEDIA = ("cpu", "nvme")
+"""Where the bytes lie at the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +95,10 @@ class P2P(Op):
 class HostCopy(Op):
     """A copy between a rank's accelerator and its host, `to_host` or `from_host`, by copy engines that take no SMs.
 
-    `medium` is where the bytes lie at the host: cpu, its memory, or nvme, the drives behind that. Copies of one stream
-    follow each other; on different streams, the two directions do not hinder each other.
+    `medium` is where the bytes lie at the host: cpu, its memory, or nvme, the drives behind that. For a rank, the host
+    also moves bytes by itself: `load` from the drives into its memory, `store` back, and `update` what its CPUs read
+    and write of it. Copies of one stream follow each other; on different streams, the two directions do not hinder
+    each other.
     """
 
     stream: str = "host"
@@ -104,9 +108,10 @@ class HostCopy(Op):
 
     def __post_init__(self) -> None:
         _check_amounts(self.name, bytes=self.bytes)
-        for what, value, known in (("kind", self.kind, COPIES), ("medium", self.medium, MEDIA)):
-            if value not in known:
-                raise ValueError(f"{self.name}: {what}={value!r} of a copy is none of {', '.join(known)}")
+        known = ("nvme",) if self.kind in ("load", "store") else ("cpu",) if self.kind == "update" else MEDIA
+        for what, value, values in (("kind", self.kind, COPIES), ("medium", self.medium, known)):
+            if value not in values:
+                raise ValueError(f"{self.name}: {what}={value!r} of a copy is none of {', '.join(values)}")
 
 
 def _check_amounts(name: str, **amounts: float) -> None:

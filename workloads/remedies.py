@@ -18,7 +18,7 @@ def remedies(step: "TrainingStep") -> Iterator[tuple[str, "TrainingStep"]]:
     """Every change that makes a legal step, as text and as the changed step.
 
     First a sharded optimizer, then cheap recomputation, smaller microbatches, full recomputation, sharded gradients and
-    parameters, and at last sharding and full recomputation together.
+    parameters, an optimizer at the host, and at last sharding and full recomputation together.
 
     >>> from workloads import TrainingStep
     >>> step = TrainingStep("llama3_8b", "dp=8", batch=16, sequence=8192, microbatch=2)
@@ -45,6 +45,8 @@ def _changes(step: "TrainingStep") -> Iterator[Change]:
     if not step.recompute.full:
         yield full
     yield from shards[1:]
+    if not step.offload:
+        yield "offload=optimizer", {"offload": "optimizer"}
     if not step.recompute.full:
         yield from ((f"{text} with {full[0]}", fields | full[1]) for text, fields in shards)
 

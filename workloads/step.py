@@ -13,6 +13,7 @@ from workloads.attention import IMPLEMENTATIONS
 from workloads.checks import check_switch, check_whole, nearest_multiples
 from workloads.footprint import Footprint, Order
 from workloads.microbatch import Microbatch
+from workloads.offload import Offload
 from workloads.optimizer import Optimizer
 from workloads.plan import ParallelPlan
 from workloads.plugins import as_text, unknown
@@ -24,8 +25,18 @@ from workloads.stages import Stage, Style, build_stages, layers_per_stage, layou
 from workloads.transformer import CONVENTIONS, Transformer
 
 LARGEST = 10**9
+USUAL = {
+    "recompute": "none",
+    "optimizer": "adam",
+    "offload": "none",
+    "attention": "flash",
+    "fusion": "on",
+    "graphs": "off",
+}
+"""Options of a step that are named only where they differ from this."""
 NOTHING = Recompute()
 ADAM = Optimizer("adam")
+NOWHERE = Offload()
 
 Built = TypeVar("Built")
 
@@ -36,7 +47,8 @@ class TrainingStep:
 
     `batch` is global and in sequences, `microbatch` in sequences per rank, `sequence` in tokens. Model and plan
     may be given as text, and so may `recompute` (`full,every=4`: see `Recompute`) and `optimizer`
-    (`adam,gradients=4`: see `Optimizer`; `none` ends the step with the gradients). `precision` is that of the GEMMs,
+    (`adam,gradients=4`: see `Optimizer`; `none` ends the step with the gradients) and `offload`, what is kept at the
+    host (`optimizer,to=nvme`: see `Offload`). `precision` is that of the GEMMs,
     `attention` the implementation of the attention core; without `fusion` elementwise kernels are several and move
     more; with `graphs` the host launches no kernels. `convention` says how model FLOPs are counted.
 
@@ -55,6 +67,7 @@ class TrainingStep:
     precision: str = "bf16"
     recompute: Recompute = NOTHING
     optimizer: Optimizer = ADAM
+    offload: Offload = NOWHERE
     attention: str = "flash"
     fusion: bool = True
     graphs: bool = False
@@ -72,6 +85,7 @@ class TrainingStep:
         precision: str = "bf16",
         recompute: str | Recompute = "none",
         optimizer: str | Optimizer = "adam",
+        offload: str | Offload = "none",
         attention: str = "flash",
         fusion: bool = True,
         graphs: bool = False,
@@ -85,6 +99,7 @@ class TrainingStep:
             "microbatch": _whole(microbatch),
             "recompute": Recompute.parse(recompute) if isinstance(recompute, str) else recompute,
             "optimizer": Optimizer.parse(optimizer) if isinstance(optimizer, str) else optimizer,
+            "offload": Offload.parse(offload) if isinstance(offload, str) else offload,
         }
         names = {"precision": precision, "attention": attention, "convention": convention}
         for name, value in (values | names | {"fusion": fusion, "graphs": graphs, "cache": {}}).items():
@@ -94,12 +109,12 @@ class TrainingStep:
         self._check_batch()
         for strategy in self.plan.strategies:
             strategy.check(self)
+        self.offload.check(self)
 
     def __str__(self) -> str:
         size = f"batch {self.batch} × sequence {self.sequence} · microbatch {self.microbatch}"
-        usual = {"recompute": "none", "optimizer": "adam", "attention": "flash", "fusion": True, "graphs": False}
-        given = [(name, as_text(getattr(self, name)), as_text(value)) for name, value in usual.items()]
-        options = [f"{name} {value}" for name, value, default in given if value != default]
+        texts = {name: as_text(getattr(self, name)) for name in USUAL}
+        options = [f"{name} {text}" for name, text in texts.items() if text != USUAL[name]]
         return " · ".join([self.model.name, str(self.plan), size, self.precision, *options])
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -65,6 +65,16 @@ class Strategy:
         return layer
 
     @property
+    def accumulates(self) -> bool:
+        """Whether gradients are reduced over its ranks in the step's last microbatch alone."""
+        return False
+
+    @property
+    def reduces_late(self) -> bool:
+        """Whether gradients are reduced over its ranks only after the last backward."""
+        return False
+
+    @property
     def splits_gradients(self) -> bool:
         """Whether its ranks hold different gradients once these are reduced, so that a norm adds up over the axis."""
         return True

@@ -23,8 +23,8 @@ Ways = list[list[Edge]]
 class Hosted:
     """The router of a topology with hosts: that of the `bare` topology, whose links come first, and ways to hosts.
 
-    Tables have a row for each device, padded with -1: the links `out` to its host's memory and `back` from it, and
-    those from there on to the drives, `write`, and back, `read`.
+    Tables have a row for each device, padded with -1: the links `out` to its host's memory and `back` from it, those
+    from there on to the drives, `write`, and back, `read`, and the one that stands for the `memory` itself.
     """
 
     bare: "Topology"
@@ -34,10 +34,11 @@ class Hosted:
     back: Integers
     write: Integers
     read: Integers
+    memory: Integers
 
     @classmethod
     def of(cls, bare: "Topology", router: Router, links: Links, ways: Iterable[Ways]) -> Self:
-        """The router with all links, given the ways of every device: out, back, write, read."""
+        """The router with all links, given the ways of every device: out, back, write, read, memory."""
         place = {end: link for link, end in enumerate(links.ends)}
         return cls(bare, router, links, *(_table([[place[edge] for edge in way] for way in each]) for each in ways))
 
@@ -50,12 +51,18 @@ class Hosted:
         """The links between each pair of devices, as without hosts."""
         return self.router.routes(sources, destinations)
 
-    def ways(self, ranks: Integers, *, out: bool, nvme: bool) -> Routes:
-        """The links between ranks and the memory of their hosts, or its drives, `out` or back."""
-        tables = [self.out, self.write] if out else [self.read, self.back]
-        if not nvme:
-            tables = [self.out if out else self.back]
-        return flat(np.hstack([table[ranks] for table in tables]))
+    def ways(self, ranks: Integers, kind: str, medium: str) -> Routes:
+        """The links that copies of a kind cross for ranks."""
+        tables = {
+            ("to_host", "cpu"): [self.out],
+            ("from_host", "cpu"): [self.back],
+            ("to_host", "nvme"): [self.out, self.write],
+            ("from_host", "nvme"): [self.read, self.back],
+            ("load", "nvme"): [self.read],
+            ("store", "nvme"): [self.write],
+            ("update", "cpu"): [self.memory],
+        }
+        return flat(np.hstack([table[ranks] for table in tables[kind, medium]]))
 
 
 def to_nearest(

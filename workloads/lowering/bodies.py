@@ -1,5 +1,6 @@
 """Blocks of actions: each distinct one is built once, however many stages and microbatches replay it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,9 +11,10 @@ from workloads.ops import Op
 from workloads.program import Block
 from workloads.recompute import Recompute
 from workloads.stages import Shape, Stage
-from workloads.strategy import Strategy
 
 SEND = "send"
+Weaver = Callable[[Draft], None]
+"""What inserts communication into a draft."""
 
 
 class Body(NamedTuple):
@@ -40,7 +42,7 @@ class Bodies:
     """Builds blocks and keeps them: equal ops are one object."""
 
     microbatch: Microbatch
-    strategies: tuple[Strategy, ...]
+    weavers: tuple[Weaver, ...]
     recompute: Recompute
     message_bytes: float
     bodies: dict[tuple[Shape, str, str, bool], Body] = field(default_factory=dict)
@@ -60,11 +62,11 @@ class Bodies:
         return self.blocks[place]
 
     def _body(self, stage: Stage, draft: Draft) -> Body:
-        """Assemble a stage's layers, then let every strategy weave."""
+        """Assemble a stage's layers, then let everybody weave."""
         draft.assemble(stage.layers, recompute=self.recompute)
         producer = (draft.flow,) if draft.streams.get(draft.flow, "compute") != "compute" else ()
-        for strategy in self.strategies:
-            strategy.weave(draft)
+        for weave in self.weavers:
+            weave(draft)
         ops = tuple(draft.ops())
         user = next((unit.user for unit in draft.units if unit.user), "")
         return Body(ops, next((index for index, op in enumerate(ops) if op.name == user), -1), producer)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from workloads.offload import MARK
 from workloads.ops import Collective, Compute, Op
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def closing_ops(step: "TrainingStep", stages: Sequence[float], after: str, *, ti
         ops.append(_tied(step, ready))
         ready += ("tied_embeddings",)
     parameters = sum(stages) * step.plan.share("optimizer") / step.plan.share("gradients")
-    return (*ops, *_optimizer(step, parameters, tuple(name for name in ready if name != after)))
+    sent = (MARK,) if step.offload and sum(stages) else ()
+    return (*ops, *_optimizer(step, parameters, tuple(name for name in ready if name != after), sent))
 
 
 def _tied(step: "TrainingStep", after: tuple[str, ...]) -> Op:
@@ -46,11 +48,12 @@ def _tied(step: "TrainingStep", after: tuple[str, ...]) -> Op:
     )
 
 
-def _optimizer(step: "TrainingStep", parameters: float, ready: tuple[str, ...]) -> Iterator[Op]:
+def _optimizer(step: "TrainingStep", parameters: float, ready: tuple[str, ...], sent: tuple[str, ...]) -> Iterator[Op]:
     """Gradient norm over the rank's share, one scalar all-reduce per axis (as torchtitan does), the update.
 
     The norm adds up over the axes whose ranks hold different gradients: tp, pp, fsdp, and dp with zero=1. Plain
-    dp has the same gradients on all of its ranks.
+    dp has the same gradients on all of its ranks. An offloaded optimizer updates at the host, once the gradients are
+    there (the ops `sent`).
     """
     numbers, optimizer = step.rank_microbatch, step.optimizer
     previous = "gradient_norm"
@@ -66,6 +69,9 @@ def _optimizer(step: "TrainingStep", parameters: float, ready: tuple[str, ...]) 
         if strategy.degree > 1 and strategy.splits_gradients:
             yield _scalar(strategy.axis, previous)
             previous = f"gradient_norm.{strategy.axis}"
+    if step.offload:
+        yield from step.offload.update(optimizer, numbers.element, parameters, (previous, *sent))
+        return
     yield Compute(
         name="optimizer",
         kind="optimizer",

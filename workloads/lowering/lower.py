@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from workloads.lowering.bodies import Bodies, Ends
+from workloads.lowering.bodies import Bodies, Ends, Weaver
 from workloads.lowering.finish import closing_ops
 from workloads.lowering.messages import Hops
 from workloads.ops import Compute, Op
@@ -37,7 +37,7 @@ class _Lowering:
         self.opened = {stage: self._open(stage) for stage in range(len(step.stages))}
         self.bodies = Bodies(
             microbatch=step.rank_microbatch,
-            strategies=step.plan.inside_out,
+            weavers=self._weavers(),
             recompute=step.recompute,
             message_bytes=step.rank_microbatch.bytes(step.model.hidden) * step.plan.share("boundary"),
         )
@@ -63,6 +63,12 @@ class _Lowering:
             memory=step.footprints(),
             warnings=step.warnings,
         )
+
+    def _weavers(self) -> tuple[Weaver, ...]:
+        """Every strategy, sharding before replication, then what is kept at the host."""
+        share = self.step.plan.share("parameters")
+        strategies = (strategy.weave for strategy in self.step.plan.inside_out)
+        return (*strategies, lambda draft: self.step.offload.weave(draft, share))
 
     def _open(self, stage: int) -> tuple[Op, ...]:
         """What the step begins with on a stage."""

@@ -46,6 +46,16 @@ class Data(Strategy):
             yield f"dp={self.degree}: bucket={as_text(self.bucket)} changes nothing with overlap=off"
 
     @property
+    def accumulates(self) -> bool:
+        """ZeRO-2 reduces gradients in every microbatch."""
+        return self.zero < 2
+
+    @property
+    def reduces_late(self) -> bool:
+        """Without overlap."""
+        return not self.overlap
+
+    @property
     def splits_gradients(self) -> bool:
         """ZeRO-1 leaves each rank its share; without it all have the same gradients."""
         return self.zero > 0
@@ -61,14 +71,20 @@ class Data(Strategy):
         return 0.0, min(sum(units), self._limit(microbatch)) if full else 0.0
 
     def weave(self, draft: "Draft") -> None:
-        """Launch each bucket after the last gradient in it."""
+        """Launch each bucket after the last gradient in it; what is left is complete after it."""
+        from workloads.lowering.draft import Gradient
+
         due = draft.is_last or self.zero == 2
         if self.degree == 1 or not (self.overlap and draft.completes_gradients and due):
             return
+        share = 1 / self.degree if self.zero else 1.0
         buckets = list(_buckets(draft, self._limit(draft.microbatch)))
+        for each in draft.units:
+            each.gradients.clear()
         for number, (unit, ready, parameters) in enumerate(buckets, 1):
             name = MARK if number == len(buckets) else f"{MARK}.{number}"
             draft.units[unit].ops.append(self._reduction(name, (ready,), parameters, draft.microbatch))
+            draft.units[unit].gradients.append(Gradient(name, parameters * share))
 
     def open(self, stage: int, parameters: float, microbatch: Microbatch) -> tuple[Op, ...]:
         """ZeRO-1 gathers the parameters that the previous step's optimizer left in shares."""

@@ -40,6 +40,11 @@ class FullyShardedData(Strategy):
     prefetch: int = 1
     sync: bool = True
 
+    @property
+    def accumulates(self) -> bool:
+        """Without `sync`."""
+        return not self.sync
+
     def share(self, state: str) -> float:
         """A share of all states; gradients accumulate whole without `sync`."""
         return 1.0 if state == "boundary" or (state == "accumulated" and not self.sync) else 1 / self.degree
