@@ -1,11 +1,13 @@
 """Files of measurements, and what all of them have in common of the rule of what is compared."""
 
+from collections.abc import Callable
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
+Case = TypeVar("Case")
 VENDOR_FIGURES = ("vendor_slide", "vendor_document", "acceptance_baseline")
 ABNORMAL = ("degraded", "misconfig", "untuned", "default env", "pathological", "badly provisioned", "bad node", "dip")
 
@@ -34,6 +36,18 @@ def read(
             raise ValueError(f"{path}: row {wrong[0]}: {name}={frame.loc[wrong[0], name]!r} is not a number")
         frame[name] = found
     return frame
+
+
+def cases(frame: pd.DataFrame, case: Callable[[int, dict[str, Any]], Case]) -> tuple[list[Case], dict[int, str]]:
+    """What `case` makes of the number and the values of each row, and of those that it leaves out the reason."""
+    found: list[Case] = []
+    left_out: dict[int, str] = {}
+    for number, row in enumerate(frame.to_dict("records")):
+        try:
+            found.append(case(number, {str(name): value for name, value in row.items()}))
+        except LeftOutError as reason:
+            left_out[number] = str(reason)
+    return found, left_out
 
 
 def check_quality(row: dict[str, Any]) -> None:

@@ -6,24 +6,10 @@ whose configuration names 25 heads and dropout 0.1.
 
 from typing import Any
 
+from workloads.models._gpt import gpt
 from workloads.transformer import Transformer
 
-PUBLISHED = Transformer(
-    name="gpt2_xl",
-    layers=48,
-    hidden=1600,
-    heads=25,
-    kv_heads=25,
-    head_dim=64,
-    ffn=6400,
-    vocab=50257,
-    gated=False,
-    tied=True,
-    norm="layernorm",
-    bias=True,
-    positions=1024,
-    dropout=True,
-)
+PUBLISHED = gpt("gpt2_xl", layers=48, hidden=1600, heads=25, vocab=50257, positions=1024)
 
 
 def build(**changes: Any) -> Transformer:

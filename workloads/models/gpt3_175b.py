@@ -6,23 +6,10 @@ and tied embeddings of GPT-2. Assumes dense attention in every layer; the origin
 
 from typing import Any
 
+from workloads.models._gpt import gpt
 from workloads.transformer import Transformer
 
-PUBLISHED = Transformer(
-    name="gpt3_175b",
-    layers=96,
-    hidden=12288,
-    heads=96,
-    kv_heads=96,
-    head_dim=128,
-    ffn=49152,
-    vocab=50257,
-    gated=False,
-    tied=True,
-    norm="layernorm",
-    bias=True,
-    positions=2048,
-)
+PUBLISHED = gpt("gpt3_175b", layers=96, hidden=12288, heads=96, vocab=50257).replace(dropout=False)
 
 
 def build(**changes: Any) -> Transformer:

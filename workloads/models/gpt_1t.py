@@ -6,24 +6,10 @@ vocabulary and sequence of its evaluation; tied embeddings and dropout of Megatr
 
 from typing import Any
 
+from workloads.models._gpt import gpt
 from workloads.transformer import Transformer
 
-PUBLISHED = Transformer(
-    name="gpt_1t",
-    layers=128,
-    hidden=25600,
-    heads=160,
-    kv_heads=160,
-    head_dim=160,
-    ffn=102400,
-    vocab=51200,
-    gated=False,
-    tied=True,
-    norm="layernorm",
-    bias=True,
-    positions=2048,
-    dropout=True,
-)
+PUBLISHED = gpt("gpt_1t", layers=128, hidden=25600, heads=160)
 
 
 def build(**changes: Any) -> Transformer:

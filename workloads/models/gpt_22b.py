@@ -6,24 +6,10 @@ vocabulary and sequence of its evaluation; tied embeddings and dropout of Megatr
 
 from typing import Any
 
+from workloads.models._gpt import gpt
 from workloads.transformer import Transformer
 
-PUBLISHED = Transformer(
-    name="gpt_22b",
-    layers=48,
-    hidden=6144,
-    heads=64,
-    kv_heads=64,
-    head_dim=96,
-    ffn=24576,
-    vocab=51200,
-    gated=False,
-    tied=True,
-    norm="layernorm",
-    bias=True,
-    positions=2048,
-    dropout=True,
-)
+PUBLISHED = gpt("gpt_22b", layers=48, hidden=6144, heads=64)
 
 
 def build(**changes: Any) -> Transformer:

@@ -6,24 +6,10 @@ vocabulary and sequence of its evaluation; tied embeddings and dropout of Megatr
 
 from typing import Any
 
+from workloads.models._gpt import gpt
 from workloads.transformer import Transformer
 
-PUBLISHED = Transformer(
-    name="gpt_530b",
-    layers=105,
-    hidden=20480,
-    heads=128,
-    kv_heads=128,
-    head_dim=160,
-    ffn=81920,
-    vocab=51200,
-    gated=False,
-    tied=True,
-    norm="layernorm",
-    bias=True,
-    positions=2048,
-    dropout=True,
-)
+PUBLISHED = gpt("gpt_530b", layers=105, hidden=20480, heads=128)
 
 
 def build(**changes: Any) -> Transformer:

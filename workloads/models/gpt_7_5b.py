@@ -6,24 +6,10 @@ with the vocabulary and sequence of its evaluation; tied embeddings and dropout 
 
 from typing import Any
 
+from workloads.models._gpt import gpt
 from workloads.transformer import Transformer
 
-PUBLISHED = Transformer(
-    name="gpt_7_5b",
-    layers=36,
-    hidden=4096,
-    heads=32,
-    kv_heads=32,
-    head_dim=128,
-    ffn=16384,
-    vocab=51200,
-    gated=False,
-    tied=True,
-    norm="layernorm",
-    bias=True,
-    positions=2048,
-    dropout=True,
-)
+PUBLISHED = gpt("gpt_7_5b", layers=36, hidden=4096, heads=32)
 
 
 def build(**changes: Any) -> Transformer:
