@@ -39,9 +39,11 @@ def sweep(
 
 def _row(point: Point, cluster: Topology, detail: str) -> dict[str, Any]:
     """One point of a sweep."""
-    named = {name: str(_get(point, name)) for name in ("model", "plan")}
-    numbers = {name: _get(point, name) for name in ("batch", "sequence", "microbatch", "recompute")}
-    row = {**named, **numbers, "topology": cluster.name}
+    sizes = {name: _get(point, name) for name in ("batch", "sequence", "microbatch")}
+    named = {
+        name: str(_get(point, name)) for name in ("model", "plan", "recompute", "precision", "optimizer", "offload")
+    }
+    row = {**named, **sizes, "topology": cluster.name}
     try:
         result = simulate(_step(point), cluster, detail=detail)
     except (ValueError, DeadlockError) as error:

@@ -20,7 +20,9 @@ def test_a_row_for_every_step_on_every_cluster():
     assert frame["plan"].tolist() == [str(step.plan) for step in STEPS for _ in clusters]
     assert frame["topology"].tolist() == [cluster.name for _ in STEPS for cluster in clusters]
     assert frame["reason"].tolist() == [""] * 6
-    assert {"model", "batch", "sequence", "microbatch", "recompute", "mfu", "memory_fits"} <= set(frame.columns)
+    assert {"model", "batch", "sequence", "microbatch", "recompute", "optimizer", "mfu", "memory_fits"} <= set(
+        frame.columns
+    )
 
 
 @pytest.mark.parametrize("detail", ["ops", "actions"])
