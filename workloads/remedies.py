@@ -18,7 +18,7 @@ def remedies(step: "TrainingStep") -> Iterator[tuple[str, "TrainingStep"]]:
     """Every change that makes a legal step, as text and as the changed step.
 
     First a sharded optimizer, then cheap recomputation, smaller microbatches, full recomputation, sharded gradients and
-    parameters, an optimizer at the host, and at last sharding and full recomputation together.
+    parameters, an optimizer at the host, and at last these and full recomputation together.
 
     >>> from workloads import TrainingStep
     >>> step = TrainingStep("llama3_8b", "dp=8", batch=16, sequence=8192, microbatch=2)
@@ -35,6 +35,7 @@ def remedies(step: "TrainingStep") -> Iterator[tuple[str, "TrainingStep"]]:
 def _changes(step: "TrainingStep") -> Iterator[Change]:
     """Changes of fields, legal or not."""
     shards = list(_shards(step.plan))
+    away: list[Change] = [] if step.offload else [("offload=optimizer", {"offload": "optimizer"})]
     full: Change = ("recompute=full", {"recompute": "full"})
     cheap = "selective" if step.attention == "unfused" else "selective,modules=norm+activation"
     yield from shards[:1]
@@ -44,11 +45,13 @@ def _changes(step: "TrainingStep") -> Iterator[Change]:
         yield f"microbatch={step.microbatch // 2}", {"microbatch": step.microbatch // 2}
     if not step.recompute.full:
         yield full
-    yield from shards[1:]
-    if not step.offload:
-        yield "offload=optimizer", {"offload": "optimizer"}
-    if not step.recompute.full:
-        yield from ((f"{text} with {full[0]}", fields | full[1]) for text, fields in shards)
+    yield from (*shards[1:], *away)
+    together = [] if step.recompute.full else [full]
+    for text, fields in (*shards, *away):
+        yield from ((f"{text} with {more}", fields | added) for more, added in together)
+    for text, fields in shards if away else ():
+        both = (f"{text} with {away[0][0]}", fields | away[0][1])
+        yield from ((f"{both[0]} and {more}", both[1] | added) for more, added in together)
 
 
 def _shards(plan: ParallelPlan) -> Iterator[Change]:

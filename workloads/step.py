@@ -194,7 +194,13 @@ class TrainingStep:
         """What the user should know of the plan, the schedule and the split."""
         counts = self.layer_counts
         text = f"{sum(counts)} layers are split unevenly over {len(counts)} stages: {layout_text(counts)}"
-        return (*self.plan.warnings, *self.schedule.warnings, *([text] if len(set(counts)) > 1 else []))
+        idle = "recompute=selective frees nothing of fused attention, which keeps no scores; modules=norm+mlp would"
+        return (
+            *self.plan.warnings,
+            *self.schedule.warnings,
+            *([text] if len(set(counts)) > 1 else []),
+            *([idle] if self.recompute.modules == ("attention",) and self.attention != "unfused" else []),
+        )
 
     def has_tied_copy(self, stages: Iterable[int]) -> bool:
         """Whether these stages hold one of two copies of a tied embedding."""
