@@ -63,6 +63,7 @@ def test_a_step_pickles_without_what_it_has_computed():
         ({"recompute": "ful"}, "unknown recompute 'ful'; did you mean full"),
         ({"optimizer": "adm"}, "unknown optimizer 'adm'; did you mean adam"),
         ({"optimizer": "adam,grad=4"}, "unknown coefficient of optimizer adam 'grad'; did you mean gradients"),
+        ({"optimizer": "adam,gradients=0"}, "gradients=0 of optimizer adam: a gradient has bytes, such as 2 or 4"),
         ({"optimizer": "adam,moments=-1"}, "moments=-1 of optimizer adam: bytes per parameter, from 0 to 64"),
         ({"recompute": "selective,modules=attn"}, "unknown module to recompute 'attn'; did you mean attention"),
         ({"recompute": "selective,modules=mlp+activation"}, "recomputes a module twice"),

@@ -12,7 +12,8 @@ from workloads.plugins import as_text, parse, unknown
 
 FULL = 4
 """Bytes of a parameter from which on it needs no master copy."""
-COEFFICIENTS = ("gradients", "reduce", "master", "moments", "copy")
+GRADIENTS = ("gradients", "reduce")
+COEFFICIENTS = (*GRADIENTS, "master", "moments", "copy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class Optimizer:
                 raise ValueError(unknown(f"coefficient of optimizer {name}", key, COEFFICIENTS))
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 64:
                 raise ValueError(f"{key}={as_text(value)} of optimizer {name}: bytes per parameter, from 0 to 64")
+            if key in GRADIENTS and not value:
+                raise ValueError(f"{key}=0 of optimizer {name}: a gradient has bytes, such as 2 or 4")
         return cls(name, **{**PRESETS[name], **options})
 
     def __str__(self) -> str:
