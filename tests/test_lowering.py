@@ -385,8 +385,9 @@ def test_the_gradient_norm_adds_up_where_gradients_differ(plan, axes):
     assert [op.axes for op in scalars] == [(axis,) for axis in axes]
 
 
-def test_without_optimizer_a_step_ends_with_its_gradients():
-    built = program("dp=2", optimizer="none")
+@pytest.mark.parametrize("zero", [0, 1, 2])
+def test_without_optimizer_a_step_ends_with_its_gradients_and_opens_with_nothing(zero):
+    built = program(f"dp=2,zero={zero}", optimizer="none", batch=2)
     assert {replay.block.kind for replay in built.orders[0,]} == {"F", "B"}
     assert total_bytes(built, "dp") == 2 * PARAMETERS
 
