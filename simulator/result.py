@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from simulator import summary
 from simulator.allocator import reserved, rows
 from simulator.demand import unmeasured
-from simulator.kernels import PEAKS
 from simulator.placements import Placed, places
 from simulator.remedies import Remedy, nearest
 from simulator.timeline import Timeline, per_rank
@@ -238,10 +237,7 @@ class Result:
         if not self.program.model_flops:
             return 1.0
         accelerators = self.topology.accelerators
-        peaks = {
-            each: each.peak(PEAKS.get(self.program.precision, self.program.precision))
-            for each in dict.fromkeys(accelerators)
-        }
+        peaks = {each: each.peak(self.program.precision) for each in dict.fromkeys(accelerators)}
         return self.step_time * sum(peaks[each] * accelerators.count(each) for each in peaks)
 
     def _idle_algorithms(self) -> Iterator[str]:
