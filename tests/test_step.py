@@ -7,6 +7,8 @@ import pytest
 import workloads
 from workloads import TrainingStep, models
 from workloads.ops import Collective, Compute
+from workloads.optimizer import Optimizer
+from workloads.recompute import Recompute
 
 
 def step(plan="dp=8", model="llama3_8b", batch=16, **options):
@@ -85,6 +87,21 @@ def test_bad_input_fails_at_construction_in_one_line(options, message):
     with pytest.raises(ValueError, match=message) as failure:
         step(**options)
     assert "\n" not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Recompute("ful"), "unknown recompute 'ful'; did you mean full"),
+        (lambda: Recompute("selective"), "selective alone names modules"),
+        (lambda: Recompute("full", ("norm",)), "selective alone names modules"),
+        (lambda: Recompute(every=4), "recompute=none: every, layers and head are options of full"),
+        (lambda: Optimizer("own", moments=-1), "moments=-1 of optimizer own: bytes per parameter, from 0 to 64"),
+    ],
+)
+def test_bad_parts_of_a_step_fail_at_construction(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
 
 
 def test_key_value_heads_may_be_replicated():

@@ -68,6 +68,12 @@ class Recompute:
         return cls(mode, modules, **options)
 
     def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ValueError(unknown("recompute", str(self.mode), MODES))
+        if bool(self.modules) != (self.mode == "selective"):
+            raise ValueError(f"recompute={self.mode} of modules={self.modules}: selective alone names modules")
+        if not self.full and (self.every, self.layers, self.head) != (1, None, False):
+            raise ValueError(f"recompute={self.mode}: every, layers and head are options of full")
         for name in self.modules:
             if name not in TARGETS:
                 raise ValueError(unknown("module to recompute", name, TARGETS))
