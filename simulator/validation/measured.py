@@ -100,13 +100,7 @@ def read(path: str | Path | None = None) -> pd.DataFrame:
 
 def cases(frame: pd.DataFrame) -> tuple[list[Case], dict[int, str]]:
     """The rows that can be compared, and why each other one is left out."""
-    found, left_out = [], {}
-    for number, row in enumerate(frame.to_dict("records")):
-        try:
-            found.append(case(number, {str(name): value for name, value in row.items()}))
-        except LeftOutError as reason:
-            left_out[number] = str(reason)
-    return found, left_out
+    return tables.cases(frame, case)
 
 
 def case(number: int, row: dict[str, Any]) -> Case:

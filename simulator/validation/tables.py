@@ -1,13 +1,16 @@
 """Files of measurements, and what all of them have in common of the rule of what is compared."""
 
+from collections.abc import Callable
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
 VENDOR_FIGURES = ("vendor_slide", "vendor_document", "acceptance_baseline")
 ABNORMAL = ("degraded", "misconfig", "untuned", "default env", "pathological", "badly provisioned", "bad node", "dip")
+
+Found = TypeVar("Found")
 
 
 class LeftOutError(ValueError):
@@ -34,6 +37,17 @@ def read(
             raise ValueError(f"{path}: row {wrong[0]}: {name}={frame.loc[wrong[0], name]!r} is not a number")
         frame[name] = found
     return frame
+
+
+def cases(frame: pd.DataFrame, build: Callable[[int, dict[str, Any]], Found]) -> tuple[list[Found], dict[int, str]]:
+    """What `build` makes of each row, given its number, and the reasons of those that it leaves out."""
+    found, left_out = [], {}
+    for number, row in enumerate(frame.to_dict("records")):
+        try:
+            found.append(build(number, {str(name): value for name, value in row.items()}))
+        except LeftOutError as reason:
+            left_out[number] = str(reason)
+    return found, left_out
 
 
 def check_quality(row: dict[str, Any]) -> None:
