@@ -40,13 +40,20 @@ def _changes(step: "TrainingStep") -> Iterator[Change]:
     yield from shards[:1]
     if step.recompute.mode == "none":
         yield f"recompute={cheap}", {"recompute": cheap}
-    if step.microbatch > 1:
-        yield f"microbatch={step.microbatch // 2}", {"microbatch": step.microbatch // 2}
-    if not step.recompute.full:
+    yield from ((f"microbatch={size}", {"microbatch": size}) for size in _halves(step.microbatch))
+    everything = step.recompute.full and step.recompute.layers is None
+    if not everything:
         yield full
     yield from shards[1:]
-    if not step.recompute.full:
+    if not everything:
         yield from ((f"{text} with {full[0]}", fields | full[1]) for text, fields in shards)
+
+
+def _halves(microbatch: int) -> Iterator[int]:
+    """Half of a microbatch, half of that, down to one sequence."""
+    while microbatch > 1:
+        microbatch //= 2
+        yield microbatch
 
 
 def _shards(plan: ParallelPlan) -> Iterator[Change]:
