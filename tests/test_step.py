@@ -70,6 +70,7 @@ def test_a_step_pickles_without_what_it_has_computed():
         ({"recompute": "selective,modules=attn"}, "unknown module to recompute 'attn'; did you mean attention"),
         ({"recompute": "selective,modules=mlp+activation"}, "recomputes a module twice"),
         ({"recompute": "selective,every=2"}, "unknown option of recompute=selective 'every'; Known: modules"),
+        ({"recompute": "none,every=2"}, "recompute=none has no options, and so no every"),
         ({"recompute": "full,every=0"}, "every=0: layers a checkpoint, a whole number from 1 or sqrt"),
         ({"recompute": "full,layers=-1"}, "layers=-1: layers of each stage to recompute"),
         ({"recompute": "full,head=1"}, "head=1 is neither on nor off"),

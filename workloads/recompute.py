@@ -62,6 +62,8 @@ class Recompute:
             raise ValueError(unknown("recompute", mode, MODES))
         known = {"selective": ("modules",), "full": ("every", "layers", "head")}.get(mode, ())
         for key in options:
+            if not known:
+                raise ValueError(f"recompute={mode} has no options, and so no {key}")
             if key not in known:
                 raise ValueError(unknown(f"option of recompute={mode}", key, known))
         modules = tuple(str(options.pop("modules", "attention")).split("+")) if mode == "selective" else ()
