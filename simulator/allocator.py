@@ -23,16 +23,3 @@ def reserved(footprint: Footprint, peak: Items) -> float:
     staying = sum(size for item, size in footprint.resident.items() if not item.row.startswith(PASSING))
     allocated = sum(peak.values())
     return allocated + MARGIN * (allocated - staying)
-
-
-def rows(items: Items) -> dict[str, float]:
-    """Bytes of the rows of some items.
-
-    >>> from workloads.footprint import Item
-    >>> rows({Item("activations", "attention"): 2.0, Item("logits"): 1.0, Item("activations", "norm"): 3.0})
-    {'activations': 5.0, 'logits': 1.0}
-    """
-    found: dict[str, float] = {}
-    for (row, _), size in items.items():
-        found[row] = found.get(row, 0.0) + size
-    return found

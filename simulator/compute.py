@@ -5,7 +5,7 @@ from typing import Protocol
 
 from simulator import gemm
 from simulator.attention import attention_seconds
-from simulator.kernels import PEAKS, Constants, Kernels, published
+from simulator.kernels import Constants, Kernels, published
 from topologies import Accelerator
 from topologies.plugins import unknown
 from workloads.ops import Compute
@@ -62,7 +62,7 @@ def arithmetic_seconds(op: Compute, accelerator: Accelerator, kernels: Kernels) 
     """
     if not op.flops and not (op.shape and op.kind in GEMMS):
         return 0.0
-    peak = accelerator.peak(PEAKS.get(op.dtype, op.dtype))
+    peak = accelerator.peak(op.dtype)
     if op.kind in ATTENTIONS:
         return attention_seconds(op, peak, accelerator.sm_count, kernels)
     if op.kind in GEMMS:

@@ -27,9 +27,6 @@ OTHER = "other"
 LIKE = {"Blackwell Ultra": "Blackwell"}
 """Families that have the constants of another one where the file does not give them their own."""
 
-PEAKS = {"mxfp8": "fp8", "nvfp4": "fp4"}
-"""Data types that run at the peak of another one; all others have a peak of their own."""
-
 ITEM_BYTES = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "mxfp8": 1.0, "nvfp4": 0.5}
 """Bytes of an element of each data type that kernels take."""
 

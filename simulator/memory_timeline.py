@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
-from simulator.allocator import rows
 from simulator.timeline import pieces
-from workloads.footprint import ACTIONS, RELEASES, Footprint, Moment, Order
+from workloads.footprint import ACTIONS, RELEASES, Footprint, Moment, Order, by_row
 
 if TYPE_CHECKING:
     from simulator.result import Result
@@ -79,7 +78,7 @@ def changes(footprint: Footprint, order: Order, times: Times) -> Iterator[Change
 
     @cache
     def at(flying: Flying, action: tuple[int, str]) -> Mapping[str, float]:
-        return rows(footprint.items(Moment({stage: count for stage, count in flying if count}, action)))
+        return by_row(footprint.items(Moment({stage: count for stage, count in flying if count}, action)))
 
     before: Change | None = None
     for time, flying, action in _moments(order, times):

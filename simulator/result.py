@@ -6,14 +6,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from simulator import summary
-from simulator.allocator import reserved, rows
+from simulator.allocator import reserved
 from simulator.demand import unmeasured
-from simulator.kernels import PEAKS
 from simulator.placements import Placed, places
 from simulator.remedies import Remedy, nearest
 from simulator.timeline import Timeline, per_rank
 from topologies import Topology
-from workloads.footprint import Footprint, Items
+from workloads.footprint import Footprint, Items, by_row
 from workloads.program import Program
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ class Result:
     @cached_property
     def memory(self) -> tuple[Mapping[str, float], ...]:
         """Bytes in named rows at the peak, for the representative of each rank class."""
-        return tuple(map(rows, self.memory_items))
+        return tuple(map(by_row, self.memory_items))
 
     @cached_property
     def reserved(self) -> tuple[float, ...]:
@@ -238,10 +237,7 @@ class Result:
         if not self.program.model_flops:
             return 1.0
         accelerators = self.topology.accelerators
-        peaks = {
-            each: each.peak(PEAKS.get(self.program.precision, self.program.precision))
-            for each in dict.fromkeys(accelerators)
-        }
+        peaks = {each: each.peak(self.program.precision) for each in dict.fromkeys(accelerators)}
         return self.step_time * sum(peaks[each] * accelerators.count(each) for each in peaks)
 
     def _idle_algorithms(self) -> Iterator[str]:

@@ -356,6 +356,17 @@ def test_the_optimizer_moves_what_memory_holds(precision, element):
     assert (rows["optimizer"], rows.get("master_weights", 0)) == (8 * PARAMETERS, copy and 4 * PARAMETERS)
 
 
+@pytest.mark.parametrize(("precision", "attention"), [("tf32", "unfused"), ("tf32", "flash"), ("fp32", "unfused")])
+def test_what_needs_no_conversion_is_multiplied_alike(precision, attention):
+    built = program(precision=precision, attention=attention)
+    assert {op.dtype for op in ops(built) if isinstance(op, Compute) and op.flops} == {precision}
+
+
+def test_narrow_formats_are_for_the_products_of_layers():
+    names = {op.name for op in ops(program(precision="fp8")) if isinstance(op, Compute) and op.dtype == "fp8"}
+    assert {name.split(".")[1] for name in names} == {"qkv", "proj", "gate_up", "down"}
+
+
 @pytest.mark.parametrize(
     ("plan", "axes"),
     [
@@ -374,8 +385,9 @@ def test_the_gradient_norm_adds_up_where_gradients_differ(plan, axes):
     assert [op.axes for op in scalars] == [(axis,) for axis in axes]
 
 
-def test_without_optimizer_a_step_ends_with_its_gradients():
-    built = program("dp=2", optimizer="none")
+@pytest.mark.parametrize("zero", [0, 1, 2])
+def test_without_optimizer_a_step_ends_with_its_gradients_and_opens_with_nothing(zero):
+    built = program(f"dp=2,zero={zero}", optimizer="none", batch=2)
     assert {replay.block.kind for replay in built.orders[0,]} == {"F", "B"}
     assert total_bytes(built, "dp") == 2 * PARAMETERS
 

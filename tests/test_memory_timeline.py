@@ -230,6 +230,13 @@ def test_a_step_without_changes_has_a_plain_verdict():
     assert nearest(Made(FULL), 85e9) is None
 
 
+def test_a_step_offers_all_smaller_microbatches_and_the_layers_that_are_not_recomputed_yet():
+    step = TrainingStep(TINY.format(8), "dp=2", 16, 1024, microbatch=8, recompute="full,layers=2")
+    offered = [text for text, _ in step.remedies()]
+    assert offered[:5] == ["dp=2,zero=1", "microbatch=4", "microbatch=2", "microbatch=1", "recompute=full"]
+    assert not any("recompute" in text for text, _ in step.replace(recompute="full,every=4").remedies())
+
+
 def test_a_step_that_fits_is_offered_no_change():
     step = Changing(footprint(), (("recompute=full", 1e9),))
     assert memory_line(step).endswith("fits")

@@ -7,6 +7,8 @@ import pytest
 import workloads
 from workloads import TrainingStep, models
 from workloads.ops import Collective, Compute
+from workloads.optimizer import Optimizer
+from workloads.recompute import Recompute
 
 
 def step(plan="dp=8", model="llama3_8b", batch=16, **options):
@@ -63,10 +65,12 @@ def test_a_step_pickles_without_what_it_has_computed():
         ({"recompute": "ful"}, "unknown recompute 'ful'; did you mean full"),
         ({"optimizer": "adm"}, "unknown optimizer 'adm'; did you mean adam"),
         ({"optimizer": "adam,grad=4"}, "unknown coefficient of optimizer adam 'grad'; did you mean gradients"),
+        ({"optimizer": "adam,gradients=0"}, "gradients=0 of optimizer adam: a gradient has bytes, such as 2 or 4"),
         ({"optimizer": "adam,moments=-1"}, "moments=-1 of optimizer adam: bytes per parameter, from 0 to 64"),
         ({"recompute": "selective,modules=attn"}, "unknown module to recompute 'attn'; did you mean attention"),
         ({"recompute": "selective,modules=mlp+activation"}, "recomputes a module twice"),
         ({"recompute": "selective,every=2"}, "unknown option of recompute=selective 'every'; Known: modules"),
+        ({"recompute": "none,every=2"}, "recompute=none has no options, and so no every"),
         ({"recompute": "full,every=0"}, "every=0: layers a checkpoint, a whole number from 1 or sqrt"),
         ({"recompute": "full,layers=-1"}, "layers=-1: layers of each stage to recompute"),
         ({"recompute": "full,head=1"}, "head=1 is neither on nor off"),
@@ -84,6 +88,21 @@ def test_bad_input_fails_at_construction_in_one_line(options, message):
     with pytest.raises(ValueError, match=message) as failure:
         step(**options)
     assert "\n" not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Recompute("ful"), "unknown recompute 'ful'; did you mean full"),
+        (lambda: Recompute("selective"), "selective alone names modules"),
+        (lambda: Recompute("full", ("norm",)), "selective alone names modules"),
+        (lambda: Recompute(every=4), "recompute=none: every, layers and head are options of full"),
+        (lambda: Optimizer("own", moments=-1), "moments=-1 of optimizer own: bytes per parameter, from 0 to 64"),
+    ],
+)
+def test_bad_parts_of_a_step_fail_at_construction(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
 
 
 def test_key_value_heads_may_be_replicated():

@@ -10,12 +10,13 @@ from topologies.plugins import unknown
 class Accelerator:
     """Peaks and sizes of one device, each from the named source.
 
-    `peak_flops` maps a dtype to dense FLOP/s (no structured sparsity); `memory_bytes` is the data sheet's figure
-    with GB = 1e9 bytes, `usable_memory_bytes` what software sees (vendors often mean GiB; by default the same),
-    `memory_bandwidth` is in bytes/s, `clock_hertz` the boost clock behind the peaks. An SM (compute unit, TensorCore)
-    has so many `cores` for FP32 and `tensor_cores` (matrix cores, matrix units); `cache_bytes` is the last level of
-    cache, or SRAM. `host_bandwidth` is the link to the host, bytes/s each way, of the kind `host_kind` (pcie or c2c);
-    `host_devices` how many devices share a host where that is less than a scale-up domain. Each is 0 where unknown.
+    `peak_flops` maps a dtype to dense FLOP/s (no structured sparsity), with block-scaled formats where the chip has
+    them; `memory_bytes` is the data sheet's figure with GB = 1e9 bytes, `usable_memory_bytes` what software sees
+    (vendors often mean GiB; by default the same), `memory_bandwidth` is in bytes/s, `clock_hertz` the boost clock
+    behind the peaks. An SM (compute unit, TensorCore) has so many `cores` for FP32 and `tensor_cores` (matrix cores,
+    matrix units); `cache_bytes` is the last level of cache, or SRAM. `host_bandwidth` is the link to the host, bytes/s
+    each way, of the kind `host_kind` (pcie or c2c); `host_devices` how many devices share a host where that is less
+    than a scale-up domain. Each is 0 where unknown.
     Infinite values are legal, for ideal devices.
 
     >>> chip = Accelerator("toy", {"bf16": 1e15}, 80e9, 3e12, sm_count=132, source="an example")

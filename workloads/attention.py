@@ -91,7 +91,7 @@ class Attention(Module):
             flops=flops * self.flops(microbatch),
             read_bytes=microbatch.bytes(reads * query + pair),
             write_bytes=microbatch.bytes(query + (writes - 1) * pair),
-            dtype=microbatch.dtype,
+            dtype=microbatch.precision.unconverted,
             shape=(microbatch.tokens, span, self.heads, self.head_dim),
             variant="" if self.implementation == "flash" else self.implementation,
         )
@@ -111,7 +111,7 @@ class Attention(Module):
             flops=self.flops(microbatch) / 2,
             read_bytes=read * microbatch.element,
             write_bytes=write * microbatch.element,
-            dtype=microbatch.dtype,
+            dtype=microbatch.precision.unconverted,
             shape=(groups, s, d, s) if transposed else (groups, s, s, d),
         )
 

@@ -83,7 +83,16 @@ class Footprint:
 
     def rows(self, order: Order) -> dict[str, float]:
         """Bytes of all rows at the peak."""
-        rows: dict[str, float] = {}
-        for (row, _), size in self.peak(order).items():
-            rows[row] = rows.get(row, 0.0) + size
-        return rows
+        return by_row(self.peak(order))
+
+
+def by_row(items: Items) -> dict[str, float]:
+    """Bytes of the rows of some items.
+
+    >>> by_row({Item("activations", "attention"): 2.0, Item("logits"): 1.0, Item("activations", "norm"): 3.0})
+    {'activations': 5.0, 'logits': 1.0}
+    """
+    found: dict[str, float] = {}
+    for (row, _), size in items.items():
+        found[row] = found.get(row, 0.0) + size
+    return found

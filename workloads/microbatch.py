@@ -55,8 +55,8 @@ class Microbatch:
 
         `narrow` multiplies in the precision's own format for GEMMs. The result has `output` bytes an element.
         """
-        m, n, k = shape
-        operand, dtype = (self.precision.operand, self.precision.gemm) if narrow else (self.element, self.dtype)
+        (m, n, k), own = shape, self.precision
+        operand, dtype = (own.operand, own.gemm) if narrow else (own.element, own.unconverted)
         return Compute(
             name=name,
             kind="gemm",

@@ -6,13 +6,14 @@ arXiv:2205.05198 (18); DeepSpeed's estimates of model states (4 + 16 / n); BF16 
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from workloads.plugins import as_text, parse, unknown
 
 FULL = 4
 """Bytes of a parameter from which on it needs no master copy."""
-COEFFICIENTS = ("gradients", "reduce", "master", "moments", "copy")
+GRADIENTS = ("gradients", "reduce")
+COEFFICIENTS = (*GRADIENTS, "master", "moments", "copy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,20 @@ class Optimizer:
         name, options = parse(text)
         if name not in PRESETS:
             raise ValueError(unknown("optimizer", name, PRESETS))
-        for key, value in options.items():
+        for key in options:
             if key not in COEFFICIENTS:
                 raise ValueError(unknown(f"coefficient of optimizer {name}", key, COEFFICIENTS))
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 64:
-                raise ValueError(f"{key}={as_text(value)} of optimizer {name}: bytes per parameter, from 0 to 64")
         return cls(name, **{**PRESETS[name], **options})
+
+    def __post_init__(self) -> None:
+        for key in COEFFICIENTS:
+            value: Any = getattr(self, key)
+            if value is None and key in GRADIENTS:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 64:
+                raise ValueError(f"{key}={as_text(value)} of optimizer {self.name}: bytes per parameter, from 0 to 64")
+            if key in GRADIENTS and not value:
+                raise ValueError(f"{key}=0 of optimizer {self.name}: a gradient has bytes, such as 2 or 4")
 
     def __str__(self) -> str:
         given = {key: getattr(self, key) for key in COEFFICIENTS}

@@ -23,6 +23,11 @@ class Precision:
         return self.operand < self.element
 
     @property
+    def unconverted(self) -> str:
+        """What products multiply whose operands are never converted: attention, logits."""
+        return self.dtype if self.casts else self.gemm
+
+    @property
     def copies(self) -> float:
         """Bytes of the converted copies of a weight, as it is and transposed."""
         return 2 * self.operand if self.casts else 0.0

@@ -62,12 +62,20 @@ class Recompute:
             raise ValueError(unknown("recompute", mode, MODES))
         known = {"selective": ("modules",), "full": ("every", "layers", "head")}.get(mode, ())
         for key in options:
+            if not known:
+                raise ValueError(f"recompute={mode} has no options, and so no {key}")
             if key not in known:
                 raise ValueError(unknown(f"option of recompute={mode}", key, known))
         modules = tuple(str(options.pop("modules", "attention")).split("+")) if mode == "selective" else ()
         return cls(mode, modules, **options)
 
     def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ValueError(unknown("recompute", str(self.mode), MODES))
+        if bool(self.modules) != (self.mode == "selective"):
+            raise ValueError(f"recompute={self.mode} of modules={self.modules}: selective alone names modules")
+        if not self.full and (self.every, self.layers, self.head) != (1, None, False):
+            raise ValueError(f"recompute={self.mode}: every, layers and head are options of full")
         for name in self.modules:
             if name not in TARGETS:
                 raise ValueError(unknown("module to recompute", name, TARGETS))

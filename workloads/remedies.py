@@ -41,17 +41,24 @@ def _changes(step: "TrainingStep") -> Iterator[Change]:
     yield from shards[:1]
     if step.recompute.mode == "none":
         yield f"recompute={cheap}", {"recompute": cheap}
-    if step.microbatch > 1:
-        yield f"microbatch={step.microbatch // 2}", {"microbatch": step.microbatch // 2}
-    if not step.recompute.full:
+    yield from ((f"microbatch={size}", {"microbatch": size}) for size in _halves(step.microbatch))
+    everything = step.recompute.full and step.recompute.layers is None
+    if not everything:
         yield full
     yield from (*shards[1:], *away)
-    together = [] if step.recompute.full else [full]
+    together = [] if everything else [full]
     for text, fields in (*shards, *away):
         yield from ((f"{text} with {more}", fields | added) for more, added in together)
     for text, fields in shards if away else ():
         both = (f"{text} with {away[0][0]}", fields | away[0][1])
         yield from ((f"{both[0]} and {more}", both[1] | added) for more, added in together)
+
+
+def _halves(microbatch: int) -> Iterator[int]:
+    """Half of a microbatch, half of that, down to one sequence."""
+    while microbatch > 1:
+        microbatch //= 2
+        yield microbatch
 
 
 def _shards(plan: ParallelPlan) -> Iterator[Change]:

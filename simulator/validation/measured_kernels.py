@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from simulator.compute import GEMMS, Roofline
-from simulator.kernels import FLASH2, ITEM_BYTES, PEAKS
+from simulator.kernels import FLASH2, ITEM_BYTES
 from simulator.validation import tables
 from simulator.validation.tables import LeftOutError
 from topologies import Accelerator, accelerators
@@ -136,7 +136,7 @@ def _chip(name: str) -> Accelerator:
 def _dtype(row: dict[str, Any], chip: Accelerator) -> str:
     """The data type of a row, the first where one figure stands for two."""
     dtype = str(row["data_type"]).partition("/")[0]
-    if dtype not in ITEM_BYTES or PEAKS.get(dtype, dtype) not in chip.peak_flops:
+    if dtype not in ITEM_BYTES or dtype not in chip.peak_flops:
         raise LeftOutError(f"no peak of this data type is known ({row['data_type']} on {chip.name})")
     return dtype
 

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-Case = TypeVar("Case")
 VENDOR_FIGURES = ("vendor_slide", "vendor_document", "acceptance_baseline")
 ABNORMAL = ("degraded", "misconfig", "untuned", "default env", "pathological", "badly provisioned", "bad node", "dip")
+
+Found = TypeVar("Found")
 
 
 class LeftOutError(ValueError):
@@ -38,13 +39,12 @@ def read(
     return frame
 
 
-def cases(frame: pd.DataFrame, case: Callable[[int, dict[str, Any]], Case]) -> tuple[list[Case], dict[int, str]]:
-    """What `case` makes of the number and the values of each row, and of those that it leaves out the reason."""
-    found: list[Case] = []
-    left_out: dict[int, str] = {}
+def cases(frame: pd.DataFrame, build: Callable[[int, dict[str, Any]], Found]) -> tuple[list[Found], dict[int, str]]:
+    """What `build` makes of each row, given its number, and the reasons of those that it leaves out."""
+    found, left_out = [], {}
     for number, row in enumerate(frame.to_dict("records")):
         try:
-            found.append(case(number, {str(name): value for name, value in row.items()}))
+            found.append(build(number, {str(name): value for name, value in row.items()}))
         except LeftOutError as reason:
             left_out[number] = str(reason)
     return found, left_out

@@ -20,7 +20,9 @@ def build() -> Accelerator:
             "bf16": 2250 * TERA,
             "fp16": 2250 * TERA,
             "fp8": 4500 * TERA,
+            "mxfp8": 4500 * TERA,
             "fp4": 9000 * TERA,
+            "nvfp4": 9000 * TERA,
         },
         # Physical HBM3e; the data sheet's 180 GB are exposed. Source: stas00/ml-engineering, accelerator tables.
         memory_bytes=192 * GIGA,

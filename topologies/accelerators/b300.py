@@ -20,7 +20,9 @@ def build() -> Accelerator:
             "bf16": 2250 * TERA,
             "fp16": 2250 * TERA,
             "fp8": 4500 * TERA,
+            "mxfp8": 4500 * TERA,
             "fp4": 12600 * TERA,
+            "nvfp4": 12600 * TERA,
         },
         # Source: NVIDIA HGX B300 data sheet, "288 GB" HBM3e (270 exposed).
         memory_bytes=288 * GIGA,

@@ -20,7 +20,9 @@ def build() -> Accelerator:
             "bf16": 2500 * TERA,
             "fp16": 2500 * TERA,
             "fp8": 5000 * TERA,
+            "mxfp8": 5000 * TERA,
             "fp4": 10000 * TERA,
+            "nvfp4": 10000 * TERA,
         },
         # Source: NVIDIA GB200 NVL72 data sheet: 13.4 TB HBM3e in a rack, 186 GB a GPU.
         memory_bytes=186 * GIGA,

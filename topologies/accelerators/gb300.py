@@ -20,7 +20,9 @@ def build() -> Accelerator:
             "bf16": 2500 * TERA,
             "fp16": 2500 * TERA,
             "fp8": 5000 * TERA,
+            "mxfp8": 5000 * TERA,
             "fp4": 15000 * TERA,
+            "nvfp4": 15000 * TERA,
         },
         # Source: NVIDIA GB300 NVL72 data sheet, "288 GB" HBM3e (279 exposed).
         memory_bytes=288 * GIGA,

@@ -19,6 +19,7 @@ def build() -> Accelerator:
             "bf16": 2516.6 * TERA,
             "fp16": 2516.6 * TERA,
             "fp8": 5033 * TERA,
+            "mxfp8": 5033 * TERA,
             "fp4": 10066 * TERA,
         },
         # Source: AMD Instinct MI355X data sheet, "288 GB" HBM3e.

@@ -71,7 +71,9 @@ class _Lowering:
         return (*strategies, lambda draft: self.step.offload.weave(draft, share))
 
     def _open(self, stage: int) -> tuple[Op, ...]:
-        """What the step begins with on a stage."""
+        """What the step begins with on a stage; nothing where no optimizer left new parameters."""
+        if not self.step.optimizer.steps:
+            return ()
         parameters = self.step.stages[stage].parameters * self.step.plan.share("parameters")
         strategies = self.step.plan.strategies
         return tuple(op for each in strategies for op in each.open(stage, parameters, self.step.rank_microbatch))
