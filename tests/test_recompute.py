@@ -115,18 +115,21 @@ def test_activations_of_the_simulated_modes_grow_with_layers(recompute, power):
 
 @pytest.mark.parametrize("every", [1, 2, 4, 16])
 def test_a_checkpoint_every_c_layers_keeps_n_over_c_inputs_and_c_layers(every):
+    """The input of the group that is computed again is one of those inputs."""
     layer = sum(transformer_layer(MODEL).saved(Microbatch(2048, 2048)).values())
     boundary = 2048 * 2 * MODEL.hidden
     kept = activations(step(f"full,every={every}", model=MODEL.replace(vocab=0)))
-    assert kept == MODEL.layers / every * boundary + every * layer
+    assert kept == MODEL.layers / every * boundary + every * layer - boundary
 
 
 def test_some_layers_of_each_stage():
-    """Megatron-LM's method block: the first three of eight, and the rest kept."""
+    """Megatron-LM's method block: the first three of eight, computed again when the rest is free already."""
     layer = sum(transformer_layer(MODEL).saved(Microbatch(2048, 2048)).values())
     boundary = 2048 * 2 * MODEL.hidden
     kept = activations(step("full,layers=3", "pp=2,schedule=gpipe", model=MODEL.replace(vocab=0)))
-    assert kept == 4 * (5 * layer + 3 * boundary) + layer
+    assert kept == 4 * (5 * layer + 3 * boundary)
+    one = activations(step("full,layers=1", model=MODEL.replace(vocab=0), batch=1))
+    assert one == 15 * layer + boundary < activations(step("none", model=MODEL.replace(vocab=0), batch=1))
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 Bytes. Source of activations: arXiv:2205.05198.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from workloads.footprint import Footprint, Item
 from workloads.layers import Layer
+from workloads.recompute import Target
 from workloads.stages import Stage
 
 if TYPE_CHECKING:
@@ -38,8 +40,8 @@ def footprints(step: "TrainingStep") -> dict[tuple[int, ...], Footprint]:
 
     `gathered` includes gradients that are not scattered yet; `buffers` are an activation and a gradient on their way
     between stages, and under sequence parallelism the tokens of all ranks, in the backward pass of an input and of a
-    gradient. Assumes that a unit's gradient is scattered before
-    the next one is complete.
+    gradient. Assumes that a unit's gradient is scattered before the next one is complete, that gradients of activations
+    take no room beside these, and that what I recomputes is not kept until W.
 
     >>> from workloads import TrainingStep
     >>> step = TrainingStep("llama2_7b", plan="dp=8", batch=8, sequence=4096)
@@ -116,57 +118,92 @@ class _Account:
     def _held(self, stage: Stage) -> Found:
         """What a stage keeps of one microbatch: of a group of layers that is recomputed its input alone."""
         found: Found = {}
-        repeated = {index: group for group in self._groups(stage) for index in group}
-        number = 0
-        for layer in stage.layers:
-            if layer.kind == "layer" and number in repeated:
-                if number == repeated[number][0]:
-                    _add(found, Item("activations", INPUTS), self._boundary())
-            elif layer.kind == "head" and self.step.recompute.head:
+        for layers, repeated in self._pieces(stage):
+            if repeated:
                 _add(found, Item("activations", INPUTS), self._boundary())
             else:
-                self._add_saved(found, layer)
-                self._add_softmax(found, layer)
-            number += layer.kind == "layer"
+                self._add_saved(found, layers[0])
+                self._add_softmax(found, layers[0])
         return found
 
     def _working(self, stage: Stage, kind: str) -> Found:
-        """What is there while an action runs: logits in their own precision, what of one group is recomputed."""
+        """What is there beside that while an action runs, at the worst of its moments."""
         found: Found = {}
-        _add(found, Item("logits", "logits"), self.microbatch.bytes(sum(layer.logits for layer in stage.layers)))
         if stage.layers and self.step.plan.share("boundary") < 1:
             gathered = self.microbatch.bytes(self.step.model.hidden) * (1 if kind == "F" else 2)
             _add(found, Item("buffers", "gathered tokens"), gathered)
-        if kind == "F":
-            return found
-        for layer in stage.layers:
-            if layer.kind == "head" and self.step.recompute.head:
-                self._add_saved(found, layer, "recomputed")
-                self._add_softmax(found, layer)
-        largest = max((len(group) for group in self._groups(stage)), default=0)
-        for layer in [layer for layer in stage.layers if layer.kind == "layer"][:1]:
-            kept, whole = (layer.saved(self.microbatch, each) for each in (self.step.recompute.targets, ()))
-            for name, size in whole.items():
-                _add(found, Item("recomputed", name), largest * kept[name] + size - kept[name])
+        moments = [self._logits(stage)] if kind == "F" else [{}, *self._moments(stage)]
+        worst = max(moments, key=lambda moment: sum(moment.values()))
+        return {item: found.get(item, 0.0) + worst.get(item, 0.0) for item in {**found, **worst}}
+
+    def _moments(self, stage: Stage) -> Iterator[Found]:
+        """Moments of a backward: at each piece of the stage from its end, when that has been computed again.
+
+        What is behind it has been freed by then, which counts negative.
+        """
+        freed: Found = {}
+        for layers, repeated in reversed(self._pieces(stage)):
+            moment = dict(freed)
+            for layer in layers:
+                self._add_recomputed(moment, layer, repeated=repeated)
+            for item, size in self._logits(stage).items() if layers[0].kind == "head" else ():
+                _add(moment, item, size)
+            if repeated:
+                first = next(iter(layers[0].modules)).name
+                _add(moment, Item("recomputed", _prefix(layers[0]) + first), -self._boundary())
+            yield moment
+            if repeated:
+                _add(freed, Item("activations", INPUTS), -self._boundary())
+            else:
+                self._add_saved(freed, layers[0], sign=-1)
+                self._add_softmax(freed, layers[0], sign=-1)
+
+    def _pieces(self, stage: Stage) -> list[tuple[tuple[Layer, ...], bool]]:
+        """A stage's layers in order: groups that are recomputed whole, and single ones that are not."""
+        layers = [layer for layer in stage.layers if layer.kind == "layer"]
+        groups = self.step.recompute.groups(len(layers))
+        pieces = [(tuple(layers[index] for index in group), True) for group in groups]
+        pieces += [((layer,), False) for layer in layers[groups[-1].stop if groups else 0 :]]
+        ends = {layer.kind: layer for layer in stage.layers if layer.kind != "layer"}
+        first = [((ends["embedding"],), False)] if "embedding" in ends else []
+        last = [((ends["head"],), self.step.recompute.head)] if "head" in ends else []
+        return [*first, *pieces, *last]
+
+    def _logits(self, stage: Stage) -> Found:
+        """Logits in their own precision."""
+        found: Found = {}
+        _add(found, Item("logits", "logits"), self.microbatch.bytes(sum(layer.logits for layer in stage.layers)))
         return found
 
-    def _groups(self, stage: Stage) -> list[range]:
-        """Groups of a stage's layers that are recomputed whole."""
-        return self.step.recompute.groups(sum(layer.kind == "layer" for layer in stage.layers))
+    def _add_recomputed(self, found: Found, layer: Layer, *, repeated: bool) -> None:
+        """What a layer's backward computes again: all that it keeps, or the parts of it that it does not."""
+        kept, whole = (layer.saved(self.microbatch, each) for each in (self._targets(layer), ()))
+        for name, size in whole.items():
+            _add(found, Item("recomputed", _prefix(layer) + name), size if repeated else size - kept[name])
+        if repeated:
+            self._add_softmax(found, layer)
+
+    def _targets(self, layer: Layer) -> tuple[Target, ...]:
+        """What is recomputed selectively, of layers between embedding and head."""
+        return self.step.recompute.targets if layer.kind == "layer" else ()
 
     def _boundary(self) -> float:
         """The activation between two layers."""
         return self.microbatch.bytes(self.step.model.hidden * self.step.plan.share("boundary"))
 
-    def _add_saved(self, found: Found, layer: Layer, row: str = "activations") -> None:
+    def _add_saved(self, found: Found, layer: Layer, *, sign: int = 1) -> None:
         """Everything that a layer keeps, by module; those of embedding and head under their name."""
-        prefix = "" if layer.kind == "layer" else f"{layer.kind}."
-        for name, size in layer.saved(self.microbatch, self.step.recompute.targets).items():
-            _add(found, Item(row, prefix + name), size)
+        for name, size in layer.saved(self.microbatch, self._targets(layer)).items():
+            _add(found, Item("activations", _prefix(layer) + name), sign * size)
 
-    def _add_softmax(self, found: Found, layer: Layer) -> None:
+    def _add_softmax(self, found: Found, layer: Layer, *, sign: int = 1) -> None:
         """The softmax of the loss."""
-        _add(found, Item("logits", "softmax"), layer.logits * self.microbatch.tokens * KEPT_LOGIT_BYTES)
+        _add(found, Item("logits", "softmax"), sign * layer.logits * self.microbatch.tokens * KEPT_LOGIT_BYTES)
+
+
+def _prefix(layer: Layer) -> str:
+    """What the modules of embedding and head are told by."""
+    return "" if layer.kind == "layer" else f"{layer.kind}."
 
 
 def _add(found: Found, item: Item, size: float) -> None:
