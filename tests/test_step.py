@@ -7,6 +7,7 @@ import pytest
 import workloads
 from workloads import TrainingStep, models
 from workloads.ops import Collective, Compute
+from workloads.optimizer import Optimizer
 
 
 def step(plan="dp=8", model="llama3_8b", batch=16, **options):
@@ -64,6 +65,8 @@ def test_a_step_pickles_without_what_it_has_computed():
         ({"optimizer": "adm"}, "unknown optimizer 'adm'; did you mean adam"),
         ({"optimizer": "adam,grad=4"}, "unknown coefficient of optimizer adam 'grad'; did you mean gradients"),
         ({"optimizer": "adam,moments=-1"}, "moments=-1 of optimizer adam: bytes per parameter, from 0 to 64"),
+        ({"optimizer": "adam,gradients=0"}, "gradients=0 of optimizer adam: bytes per parameter, above 0 to 64"),
+        ({"optimizer": "adam,reduce=0"}, "reduce=0 of optimizer adam: bytes per parameter, above 0 to 64"),
         ({"recompute": "selective,modules=attn"}, "unknown module to recompute 'attn'; did you mean attention"),
         ({"recompute": "selective,modules=mlp+activation"}, "recomputes a module twice"),
         ({"recompute": "selective,every=2"}, "unknown option of recompute=selective 'every'; Known: modules"),
@@ -84,6 +87,12 @@ def test_bad_input_fails_at_construction_in_one_line(options, message):
     with pytest.raises(ValueError, match=message) as failure:
         step(**options)
     assert "\n" not in str(failure.value)
+
+
+@pytest.mark.parametrize("changes", [{"moments": -1}, {"master": True}, {"copy": float("nan")}, {"gradients": 0}])
+def test_an_optimizer_is_checked_however_it_is_made(changes):
+    with pytest.raises(ValueError, match="of optimizer mine: bytes per parameter"):
+        Optimizer("mine", **changes)
 
 
 def test_key_value_heads_may_be_replicated():

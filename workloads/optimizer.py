@@ -12,6 +12,8 @@ from workloads.plugins import as_text, parse, unknown
 
 FULL = 4
 """Bytes of a parameter from which on it needs no master copy."""
+LARGEST = 64
+"""Bytes that a coefficient may be at most."""
 COEFFICIENTS = ("gradients", "reduce", "master", "moments", "copy")
 
 
@@ -43,12 +45,22 @@ class Optimizer:
         name, options = parse(text)
         if name not in PRESETS:
             raise ValueError(unknown("optimizer", name, PRESETS))
-        for key, value in options.items():
+        for key in options:
             if key not in COEFFICIENTS:
                 raise ValueError(unknown(f"coefficient of optimizer {name}", key, COEFFICIENTS))
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 64:
-                raise ValueError(f"{key}={as_text(value)} of optimizer {name}: bytes per parameter, from 0 to 64")
         return cls(name, **{**PRESETS[name], **options})
+
+    def __post_init__(self) -> None:
+        for key in COEFFICIENTS:
+            value, travels = getattr(self, key), key in ("gradients", "reduce")
+            if travels and value is None:
+                continue
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 <= value <= LARGEST or (travels and not value):
+                least = "above 0" if travels else "from 0"
+                raise ValueError(
+                    f"{key}={as_text(value)} of optimizer {self.name}: bytes per parameter, {least} to {LARGEST}"
+                )
 
     def __str__(self) -> str:
         given = {key: getattr(self, key) for key in COEFFICIENTS}
