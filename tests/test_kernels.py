@@ -251,7 +251,10 @@ def test_constants_depend_on_families_types_and_implementations_only():
     for section, entry, name in published().values:
         if section == "families":
             assert entry in families
-            assert name in ("memory_share", "kernel_seconds", "sustained_clock") or name.removeprefix("gemm_") in ITEM_BYTES
+            assert (
+                name in ("memory_share", "kernel_seconds", "sustained_clock")
+                or name.removeprefix("gemm_") in ITEM_BYTES
+            )
         elif section == "attention":
             assert name in Attention.__dataclass_fields__
             assert entry.removesuffix("best").removesuffix("flash2").strip() in {"", *families}
