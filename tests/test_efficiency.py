@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import topologies
 from simulator import simulate
 from simulator.cli import main
-from simulator.compute import MEMORY_BOUND
+from simulator.compute import MEMORY_BOUND, Roofline
 from simulator.kernels import PEAKS, kernels
 from topologies import accelerators
 from workloads import TrainingStep, models
@@ -163,6 +163,15 @@ def test_mfu_is_measured_against_the_dense_peak(convention, square):
     )
 
 
+@pytest.mark.parametrize(("compute", "word"), [(1.0, "excellent"), (0.65, "good"), (0.4, "low")])
+def test_the_summary_judges_mfu(compute, word):
+    """Above 30 % good, above 40 % excellent; a slow GPU among eight makes all wait."""
+    result = run("llama2_7b", "fsdp=8", 8, 4096, topologies.build("dgx_h100").degrade(rank=0, compute=compute))
+    least, most = {"excellent": (0.4, 1), "good": (0.3, 0.4), "low": (0, 0.3)}[word]
+    assert least < result.mfu <= most
+    assert re.search(rf"MFU +{100 * result.mfu:.1f}%, {word} ", str(result))
+
+
 def test_peaks_of_unequal_accelerators_add_up():
     """A slow chip that is degraded still has its whole peak in the denominator."""
     cluster = topologies.build("dgx_h100")
@@ -171,6 +180,21 @@ def test_peaks_of_unequal_accelerators_add_up():
     for each, peak in ((mixed, 4 * 312e12 + 4 * 989.4e12), (slow, 8 * 989.4e12)):
         result = run(cluster=each)
         assert result.mfu == pytest.approx(LLAMA.flops(8 * 2048, sequence=2048) / peak / result.step_time, rel=1e-9)
+
+
+def test_big_square_products_reach_about_80_percent_of_the_peak():
+    """By themselves on H100; less in a step, at the clock of a sustained load."""
+    chip = accelerators.build("h100")
+    reached = []
+    for n in (1024, 4096, 16384, 32768):
+        op = Compute(
+            name="x", kind="gemm", flops=2.0 * n**3, shape=(n, n, n), read_bytes=4 * n**2, write_bytes=2 * n**2
+        )
+        reached.append(op.flops / Roofline().seconds(op, chip) / chip.peak("bf16"))
+        assert Roofline(sustained=True).seconds(op, chip) > Roofline().seconds(op, chip)
+    assert reached == sorted(reached)
+    assert reached[0] < 0.4
+    assert reached[-1] == pytest.approx(0.8, abs=0.03)
 
 
 @pytest.mark.parametrize(
