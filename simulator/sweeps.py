@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterable, Mapping
+from numbers import Number
 from typing import Any
 
 import joblib
@@ -39,11 +40,7 @@ def sweep(
 
 def _row(point: Point, cluster: Topology, detail: str) -> dict[str, Any]:
     """One point of a sweep."""
-    sizes = {name: _get(point, name) for name in ("batch", "sequence", "microbatch")}
-    named = {
-        name: str(_get(point, name)) for name in ("model", "plan", "recompute", "precision", "optimizer", "offload")
-    }
-    row = {**named, **sizes, "topology": cluster.name}
+    row = {**{name: _get(point, name, default) for name, default in _fields().items()}, "topology": cluster.name}
     try:
         result = simulate(_step(point), cluster, detail=detail)
     except (ValueError, DeadlockError) as error:
@@ -65,9 +62,15 @@ def _step(point: Point) -> TrainingStep:
     return TrainingStep(**point)
 
 
-def _get(point: Point, name: str) -> Any:
-    """A field of a step, however it was given."""
-    if isinstance(point, TrainingStep):
-        value = getattr(point, name)
-        return value.name if name == "model" else value
-    return point.get(name, "")
+def _fields() -> dict[str, Any]:
+    """The fields of a step with their defaults; nothing where one has to be given."""
+    known = inspect.signature(TrainingStep).parameters.values()
+    return {each.name: "" if each.default is each.empty else each.default for each in known}
+
+
+def _get(point: Point, name: str, default: Any) -> Any:
+    """A field of a step, however it was given: numbers and switches as they are, the rest as text."""
+    value = getattr(point, name) if isinstance(point, TrainingStep) else point.get(name, default)
+    if name == "model":
+        return getattr(value, "name", value)
+    return value if isinstance(value, Number) else str(value)

@@ -65,8 +65,9 @@ def test_a_step_pickles_without_what_it_has_computed():
         ({"recompute": "ful"}, "unknown recompute 'ful'; did you mean full"),
         ({"optimizer": "adm"}, "unknown optimizer 'adm'; did you mean adam"),
         ({"optimizer": "adam,grad=4"}, "unknown coefficient of optimizer adam 'grad'; did you mean gradients"),
-        ({"optimizer": "adam,gradients=0"}, "gradients=0 of optimizer adam: a gradient has bytes, such as 2 or 4"),
         ({"optimizer": "adam,moments=-1"}, "moments=-1 of optimizer adam: bytes per parameter, from 0 to 64"),
+        ({"optimizer": "adam,gradients=0"}, "gradients=0 of optimizer adam: bytes per parameter, above 0 to 64"),
+        ({"optimizer": "adam,reduce=0"}, "reduce=0 of optimizer adam: bytes per parameter, above 0 to 64"),
         ({"recompute": "selective,modules=attn"}, "unknown module to recompute 'attn'; did you mean attention"),
         ({"recompute": "selective,modules=mlp+activation"}, "recomputes a module twice"),
         ({"recompute": "selective,every=2"}, "unknown option of recompute=selective 'every'; Known: modules"),
@@ -97,12 +98,17 @@ def test_bad_input_fails_at_construction_in_one_line(options, message):
         (lambda: Recompute("selective"), "selective alone names modules"),
         (lambda: Recompute("full", ("norm",)), "selective alone names modules"),
         (lambda: Recompute(every=4), "recompute=none: every, layers and head are options of full"),
-        (lambda: Optimizer("own", moments=-1), "moments=-1 of optimizer own: bytes per parameter, from 0 to 64"),
     ],
 )
 def test_bad_parts_of_a_step_fail_at_construction(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+@pytest.mark.parametrize("changes", [{"moments": -1}, {"master": True}, {"copy": float("nan")}, {"gradients": 0}])
+def test_an_optimizer_is_checked_however_it_is_made(changes):
+    with pytest.raises(ValueError, match="of optimizer mine: bytes per parameter"):
+        Optimizer("mine", **changes)
 
 
 def test_key_value_heads_may_be_replicated():

@@ -1,5 +1,7 @@
 """Sweeps: one row per point, a reason where there is no result."""
 
+import inspect
+
 import pandas
 import pytest
 
@@ -23,6 +25,31 @@ def test_a_row_for_every_step_on_every_cluster():
     assert {"model", "batch", "sequence", "microbatch", "recompute", "optimizer", "mfu", "memory_fits"} <= set(
         frame.columns
     )
+
+
+def test_rows_tell_steps_apart_however_they_were_given():
+    """Every field has a column, as text where it is no number or switch; what was left out is at its default."""
+    given = {"model": "llama3_8b,layers=4", "plan": "dp=8", "batch": 16, "sequence": 2048}
+    changes = [
+        {},
+        {"recompute": "full,every=2"},
+        {"optimizer": "muon"},
+        {"precision": "fp8"},
+        {"attention": "flash2"},
+        {"fusion": False},
+        {"graphs": True},
+        {"convention": "full"},
+        {"microbatch": 2},
+    ]
+    points = [given | change for change in changes]
+    frame = sweep([*points, *(TrainingStep(**point) for point in points)], [CLUSTER])
+    columns = list(inspect.signature(TrainingStep).parameters)
+    rows = frame[columns].to_dict("records")
+    assert rows[: len(points)] == rows[len(points) :]
+    assert len({tuple(row.values()) for row in rows}) == len(points)
+    for row, point in zip(rows, points, strict=False):
+        assert {name: row[name] for name in point} == point
+    assert frame["recompute"].tolist().count("none") == 2 * (len(points) - 1)
 
 
 @pytest.mark.parametrize("detail", ["ops", "actions"])

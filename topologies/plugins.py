@@ -65,6 +65,8 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     "unknown model 'lama3_8b'; did you mean llama3_8b? Known: gpt3_175b, llama3_8b"
     """
     known = sorted(known)
+    if not known:
+        return f"unknown {what} {name!r}; there is none"
     near = difflib.get_close_matches(name, known, n=1)
     return f"unknown {what} {name!r}; " + (f"did you mean {near[0]}? " if near else "") + f"Known: {', '.join(known)}"
 

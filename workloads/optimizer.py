@@ -6,14 +6,15 @@ arXiv:2205.05198 (18); DeepSpeed's estimates of model states (4 + 16 / n); BF16 
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from workloads.plugins import as_text, parse, unknown
 
 FULL = 4
 """Bytes of a parameter from which on it needs no master copy."""
-GRADIENTS = ("gradients", "reduce")
-COEFFICIENTS = (*GRADIENTS, "master", "moments", "copy")
+LARGEST = 64
+"""Bytes that a coefficient may be at most."""
+COEFFICIENTS = ("gradients", "reduce", "master", "moments", "copy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,15 @@ class Optimizer:
 
     def __post_init__(self) -> None:
         for key in COEFFICIENTS:
-            value: Any = getattr(self, key)
-            if value is None and key in GRADIENTS:
+            value, travels = getattr(self, key), key in ("gradients", "reduce")
+            if travels and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 64:
-                raise ValueError(f"{key}={as_text(value)} of optimizer {self.name}: bytes per parameter, from 0 to 64")
-            if key in GRADIENTS and not value:
-                raise ValueError(f"{key}=0 of optimizer {self.name}: a gradient has bytes, such as 2 or 4")
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 <= value <= LARGEST or (travels and not value):
+                least = "above 0" if travels else "from 0"
+                raise ValueError(
+                    f"{key}={as_text(value)} of optimizer {self.name}: bytes per parameter, {least} to {LARGEST}"
+                )
 
     def __str__(self) -> str:
         given = {key: getattr(self, key) for key in COEFFICIENTS}
