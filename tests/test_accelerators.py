@@ -2,9 +2,11 @@
 
 import math
 import pickle
+from dataclasses import replace
 
 import pytest
 
+import topologies
 from topologies import accelerators
 from topologies.accelerator import Accelerator
 
@@ -131,6 +133,19 @@ def test_generations_in_compute_and_memory_bandwidth(new, old, compute, memory):
 def test_there_is_no_default_peak():
     with pytest.raises(ValueError, match=r"unknown dtype of A100-SXM4-80GB 'fp8'.*Known: bf16, fp16, fp32, tf32"):
         accelerators.build("a100_80gb").peak("fp8")
+
+
+def test_the_peak_of_sparse_matrices_is_refused():
+    """Case A17: utilisation counts dense peaks; a faster chip that one imagines has a name of its own."""
+    h100 = accelerators.build("h100")
+    fast = replace(h100, peak_flops=h100.peak_flops | {"bf16": 1979e12})
+    with pytest.raises(
+        ValueError, match=r"bf16 peak 1.979e\+15 of H100-SXM5 is its sparse one, twice the dense 9.894e\+14"
+    ):
+        topologies.build("dgx_h100", accelerator=fast)
+    assert (
+        topologies.build("dgx_h100", accelerator=replace(fast, name="H100-twice")).accelerator.peak("bf16") == 1979e12
+    )
 
 
 def test_unknown_accelerator_names_the_nearest():

@@ -440,12 +440,15 @@ def test_only_products_of_layers_are_narrow():
 def test_casts_read_wide_and_write_narrow():
     """Each input of a product once forward, each output gradient once backward: two narrow copies of it."""
     layer = BARE.replace(layers=1)
-    casts = [op for op in kernels_of(TrainingStep(layer, "dp=1", 1, 2048, precision="fp8")) if op.kind == "cast"]
+    kernels = kernels_of(TrainingStep(layer, "dp=1", 1, 2048, precision="fp8"))
+    *casts, weights = [op for op in kernels if op.kind == "cast"]
     width = layer.heads * layer.head_dim
     inputs = [layer.hidden, width, layer.hidden, layer.ffn]
     outputs = [layer.hidden, 2 * layer.ffn, layer.hidden, layer.qkv_width]
     assert [op.read_bytes for op in casts] == [2 * 2048 * size for size in inputs + outputs]
     assert [op.write_bytes for op in casts] == [2 * 2048 * size for size in inputs + outputs]
+    size = layer.hidden * (layer.qkv_width + width + 3 * layer.ffn)
+    assert (weights.read_bytes, weights.write_bytes) == (2 * size, 2 * size)
 
 
 def test_small_products_gain_nothing_from_narrow_formats():

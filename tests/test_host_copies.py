@@ -198,7 +198,7 @@ def test_cards_in_a_box_copy_over_the_links_they_have():
     assert seconds(lone(8, copy()), box) == pytest.approx(GB / (32e9 * SHARE) + 2 * PCIE_LATENCY, rel=1e-12)
     assert seconds(alike(8, copy()), box) == pytest.approx(4 * GB / (32e9 * SHARE) + 2 * PCIE_LATENCY, rel=1e-12)
     drives = box.with_hosts().links.kinds
-    assert (len(box.links), len(box.with_hosts().links), drives) == (20, 22, ("pcie", "nvme"))
+    assert (len(box.links), len(box.with_hosts().links), drives) == (20, 23, ("pcie", "nvme", "dram"))
     warned = topologies.build("pcie_box,host_bandwidth=5e9").warnings
     assert warned == ("host_bandwidth=5e+09 has no effect: its CPUs are in the graph",)
 

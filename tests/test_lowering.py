@@ -15,6 +15,7 @@ from workloads.program import BlockKey
 
 SMALL = models.build("llama3_8b,layers=8")
 PARAMETERS = SMALL.parameters()
+GEMM_WEIGHTS = 8 * (4096 * (2 * 4096 + 2 * 1024) + 3 * 4096 * 14336)
 POINTWISE = ("elementwise", "norm", "activation")
 
 
@@ -206,13 +207,37 @@ def test_equal_blocks_are_one_object():
     assert blocks[1, "B", "last"] is blocks[126, "B", "last"]
 
 
-def test_tied_embeddings_meet_between_first_and_last_stage():
-    built = program("pp=4 tp=2", SMALL.replace(tied=True))
+@pytest.mark.parametrize("optimizer", ["adam", "none"])
+def test_tied_embeddings_meet_between_first_and_last_stage(optimizer):
+    """Gradients of both copies are added up, whether or not a step of the optimizer follows."""
+    built = program("pp=4 tp=2", SMALL.replace(tied=True), optimizer=optimizer)
     found = [[op for op in ops(built, rank) if op.name == "tied_embeddings"] for rank in range(4)]
     assert [len(each) for each in found] == [1, 0, 0, 1]
     assert found[0][0].positions == (0, -1)
     assert found[0][0].bytes == 2 * SMALL.vocab * SMALL.hidden / 2
     assert not any(op.name == "tied_embeddings" for op in ops(program("tp=2", SMALL.replace(tied=True))))
+
+
+# Conversion of weights
+
+
+@pytest.mark.parametrize(
+    ("precision", "plan", "share"),
+    [("fp8", "dp=2", 1), ("fp8", "dp=2,zero=1", 1), ("fp8", "fsdp=2", 1 / 2), ("mxfp8", "tp=2", 1 / 2)],
+)
+def test_weights_are_converted_once_a_step_behind_the_optimizer(precision, plan, share):
+    """Every weight of a layer's GEMMs: read wide once, written narrow twice, as it is and transposed."""
+    read, written = 2 * GEMM_WEIGHTS * share, 2 * GEMM_WEIGHTS * share * {"fp8": 1, "mxfp8": 33 / 32}[precision]
+    built = ops(program(plan, precision=precision))
+    (cast,) = [op for op in built if op.name == "weights.cast"]
+    assert (cast.read_bytes, cast.write_bytes) == pytest.approx((read, written), rel=1e-12)
+    assert built[-1] is cast
+    assert built[-2].name in cast.after
+
+
+def test_weights_stay_as_they_are_in_the_numbers_of_the_model():
+    assert not any(op.name == "weights.cast" for op in ops(program("dp=2", precision="bf16")))
+    assert not any(op.name == "weights.cast" for op in ops(program("dp=2", precision="fp8", optimizer="none")))
 
 
 # Data parallelism

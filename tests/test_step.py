@@ -1,6 +1,7 @@
 """Training steps: what is refused, with the numbers and the nearest legal values."""
 
 import pickle
+import re
 
 import pytest
 
@@ -81,6 +82,10 @@ def test_a_step_pickles_without_what_it_has_computed():
         ({"model": "llama3_9b"}, "unknown model 'llama3_9b'"),
         ({"model": "gpt3_175b"}, "sequence=8192 is longer than the 2048 learned positions of gpt3_175b; nearest: 2048"),
         ({"plan": ""}, "the plan is empty; write for example dp=8"),
+        ({"plan": None}, "plan=None is neither text nor ParallelPlan"),
+        ({"recompute": None}, "recompute=None is neither text nor Recompute"),
+        ({"optimizer": True}, "optimizer=True is neither text nor Optimizer"),
+        ({"offload": 3}, "offload=3 is neither text nor Offload"),
         ({"plan": "pp=4,schedule=interleaved,strict=1", "batch": 8}, "strict=1 is neither on nor off"),
         ({"plan": "pp=4,schedule=interleaved,virtual=2.0", "batch": 8}, "virtual=2.0: a schedule needs a whole number"),
     ],
@@ -138,6 +143,24 @@ def test_options_that_change_nothing_are_named(plan, warning):
 )
 def test_options_that_change_something_or_are_at_their_default_are_not(plan):
     assert step(plan).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        ({"recompute": "selective"}, "recompute=selective repeats fused attention.*norm.mlp would free some"),
+        (
+            {"recompute": "selective,modules=attention+mlp"},
+            "repeats fused attention, which keeps no scores to be freed$",
+        ),
+        ({"recompute": "full,layers=0"}, "recompute=full,layers=0 recomputes nothing"),
+        ({"recompute": "selective", "attention": "unfused"}, None),
+        ({"recompute": "full,head=on"}, None),
+    ],
+)
+def test_recomputation_that_frees_nothing_is_named(options, warning):
+    found = step("dp=8", **options).warnings
+    assert not found if warning is None else re.search(warning, " ".join(found))
 
 
 def test_an_uneven_split_is_named():

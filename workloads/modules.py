@@ -94,8 +94,8 @@ class Matmul(Module):
 
     `column` splits the outputs over ranks, `row` the inputs. A row-split bias is replicated. `owned=False`
     is a weight that another layer of the same rank owns (tied embeddings). A `narrow` one is computed in the
-    precision's format for GEMMs, and keeps its input in it. Assumes that converted weights are made with the
-    optimizer's update, once a step, and that the accumulation of gradients over microbatches is part of the product.
+    precision's format for GEMMs, and keeps its input in it. Assumes that the accumulation of gradients over
+    microbatches is part of the product.
     """
 
     outputs: tuple[Channels, ...]

@@ -39,6 +39,7 @@ ADAM = Optimizer("adam")
 NOWHERE = Offload()
 
 Built = TypeVar("Built")
+Parsed = TypeVar("Parsed", ParallelPlan, Recompute, Optimizer, Offload)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -93,13 +94,13 @@ class TrainingStep:
     ) -> None:
         values = {
             "model": models.build(model) if isinstance(model, str) else model,
-            "plan": ParallelPlan.parse(plan) if isinstance(plan, str) else plan,
+            "plan": _parsed("plan", ParallelPlan, plan),
             "batch": _whole(batch),
             "sequence": _whole(sequence),
             "microbatch": _whole(microbatch),
-            "recompute": Recompute.parse(recompute) if isinstance(recompute, str) else recompute,
-            "optimizer": Optimizer.parse(optimizer) if isinstance(optimizer, str) else optimizer,
-            "offload": Offload.parse(offload) if isinstance(offload, str) else offload,
+            "recompute": _parsed("recompute", Recompute, recompute),
+            "optimizer": _parsed("optimizer", Optimizer, optimizer),
+            "offload": _parsed("offload", Offload, offload),
         }
         names = {"precision": precision, "attention": attention, "convention": convention}
         for name, value in (values | names | {"fusion": fusion, "graphs": graphs, "cache": {}}).items():
@@ -194,13 +195,8 @@ class TrainingStep:
         """What the user should know of the plan, the schedule and the split."""
         counts = self.layer_counts
         text = f"{sum(counts)} layers are split unevenly over {len(counts)} stages: {layout_text(counts)}"
-        idle = "recompute=selective frees nothing of fused attention, which keeps no scores; modules=norm+mlp would"
-        return (
-            *self.plan.warnings,
-            *self.schedule.warnings,
-            *([text] if len(set(counts)) > 1 else []),
-            *([idle] if self.recompute.modules == ("attention",) and self.attention != "unfused" else []),
-        )
+        uneven = [text] if len(set(counts)) > 1 else []
+        return (*self.plan.warnings, *self.schedule.warnings, *uneven, *self._idle_recompute())
 
     def has_tied_copy(self, stages: Iterable[int]) -> bool:
         """Whether these stages hold one of two copies of a tied embedding."""
@@ -213,6 +209,16 @@ class TrainingStep:
         if name not in self.cache:
             self.cache[name] = build()
         return cast(Built, self.cache[name])
+
+    def _idle_recompute(self) -> Iterator[str]:
+        """Recomputation that frees nothing."""
+        if "attention" in self.recompute.modules and self.attention != "unfused":
+            others = "" if len(self.recompute.modules) > 1 else "; modules=norm+mlp would free some"
+            yield f"recompute={self.recompute} repeats fused attention, which keeps no scores to be freed{others}"
+        if self.recompute.full and self.recompute.layers == 0 and not self.recompute.head:
+            yield f"recompute={self.recompute} recomputes nothing"
+        if self.recompute.head and not self.model.vocab:
+            yield f"recompute={self.recompute}: head=on changes nothing, {self.model.name} has no head"
 
     def _replicas(self) -> int:
         """Ranks that work on different sequences."""
@@ -240,6 +246,15 @@ class TrainingStep:
                 f"batch={self.batch} is not divisible by {product} = {each}; "
                 f"nearest: {nearest_multiples(self.batch, each)}"
             )
+
+
+def _parsed(name: str, kind: type[Parsed], value: Any) -> Parsed:
+    """A value of a kind, or the text of one."""
+    if isinstance(value, str):
+        return kind.parse(value)
+    if not isinstance(value, kind):
+        raise ValueError(f"{name}={value!r} is neither text nor {kind.__name__}")  # noqa: TRY004
+    return value
 
 
 def _whole(value: Any) -> Any:

@@ -40,6 +40,8 @@ DATA_SHEETS = {
 }
 """The name on a chip's data sheet, as in published tables, and the file that has it."""
 
+SPARSE = 0.01
+"""How near to twice a dense peak another one has to be to be taken for that of sparse matrices."""
 FOLDER = Folder("topologies.accelerators", "accelerator", DATA_SHEETS)
 
 
@@ -59,6 +61,20 @@ def build(name: str | Accelerator) -> Accelerator:
     True
     """
     if isinstance(name, Accelerator):
+        _check_dense(name)
         return name
     accelerator: Accelerator = FOLDER.build(str(name))
     return accelerator
+
+
+def _check_dense(chip: Accelerator) -> None:
+    """Refuse a peak for sparse matrices, twice the dense one, under the name of a chip whose data sheet is here."""
+    if chip.name not in DATA_SHEETS:
+        return
+    known = FOLDER.build(chip.name).peak_flops
+    for dtype, peak in chip.peak_flops.items():
+        if dtype in known and abs(peak / known[dtype] / 2 - 1) < SPARSE:
+            raise ValueError(
+                f"{dtype} peak {peak:.4g} of {chip.name} is its sparse one, twice the dense {known[dtype]:.4g}; "
+                "give a faster chip that you imagine a name of its own"
+            )

@@ -12,24 +12,44 @@ if TYPE_CHECKING:
 SCALAR_BYTES = 8
 
 
-def closing_ops(step: "TrainingStep", stages: Sequence[float], after: str, *, tied: bool) -> tuple[Op, ...]:
-    """What a rank does after its last backward, whose last kernel is `after`.
-
-    `stages` are the gradients it keeps of each of its stages; `tied` says that it holds a copy of a tied embedding.
-    """
+def closing_ops(step: "TrainingStep", stages: Sequence[int], after: str) -> tuple[Op, ...]:
+    """What a rank with these stages does after its last backward, whose last kernel is `after`."""
+    kept = step.plan.share("gradients")
+    held = [step.stages[stage].parameters * kept for stage in stages]
     ready: tuple[str, ...] = (after,) if after else ()
     ops: list[Op] = []
     for strategy in step.plan.inside_out:
-        ops += strategy.close(stages, ready, step.rank_microbatch)
-        ready += strategy.marks() if sum(stages) else ()
-    if not step.optimizer.steps:
-        return tuple(ops)
-    if tied:
+        ops += strategy.close(held, ready, step.rank_microbatch)
+        ready += strategy.marks() if sum(held) else ()
+    if step.has_tied_copy(stages):
         ops.append(_tied(step, ready))
         ready += ("tied_embeddings",)
-    parameters = sum(stages) * step.plan.share("optimizer") / step.plan.share("gradients")
-    sent = (MARK,) if step.offload and sum(stages) else ()
-    return (*ops, *_optimizer(step, parameters, tuple(name for name in ready if name != after), sent))
+    if not step.optimizer.steps:
+        return tuple(ops)
+    sent = (MARK,) if step.offload and sum(held) else ()
+    parameters = sum(held) * step.plan.share("optimizer") / kept
+    ops += _optimizer(step, parameters, tuple(name for name in ready if name != after), sent)
+    return (*ops, *_casts(step, stages, ops[-1].name))
+
+
+def _casts(step: "TrainingStep", stages: Sequence[int], after: str) -> Iterator[Op]:
+    """The conversion of a rank's weights to the format of its GEMMs, once a step.
+
+    Assumes that sharded weights are converted in shares, though they travel unconverted, and that replicated ones are
+    converted by every rank.
+    """
+    precision = step.rank_microbatch.precision
+    layers = [layer for stage in stages for layer in step.stages[stage].layers]
+    weights = sum(layer.narrow_weights for layer in layers) * step.plan.share("parameters")
+    if precision.casts and weights:
+        yield Compute(
+            name="weights.cast",
+            kind="cast",
+            after=(after,),
+            read_bytes=weights * precision.element,
+            write_bytes=weights * precision.copies,
+            dtype=precision.dtype,
+        )
 
 
 def _tied(step: "TrainingStep", after: tuple[str, ...]) -> Op:
@@ -77,7 +97,7 @@ def _optimizer(step: "TrainingStep", parameters: float, ready: tuple[str, ...], 
         kind="optimizer",
         after=(previous,) if previous != "gradient_norm" else (),
         read_bytes=parameters * optimizer.read_bytes(numbers.element),
-        write_bytes=parameters * (optimizer.written_bytes(numbers.element) + numbers.precision.copies),
+        write_bytes=parameters * optimizer.written_bytes(numbers.element),
         dtype="fp32",
     )
 

@@ -122,9 +122,7 @@ class _Lowering:
 
     def _closing(self, stages: list[int], after: str) -> tuple[Op, ...]:
         """The closing ops of a rank with these stages."""
-        kept = self.step.plan.share("gradients")
-        held = tuple(self.step.stages[stage].parameters * kept for stage in stages)
-        return closing_ops(self.step, held, after, tied=self.step.has_tied_copy(stages))
+        return closing_ops(self.step, stages, after)
 
     def _last_compute(self, rank: int) -> str:
         """The last kernel of a rank's actions."""
