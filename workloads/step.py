@@ -110,7 +110,7 @@ class TrainingStep:
         self._check_batch()
         for strategy in self.plan.strategies:
             strategy.check(self)
-        self.offload.check(self)
+        self._check_offload()
 
     def __str__(self) -> str:
         size = f"batch {self.batch} × sequence {self.sequence} · microbatch {self.microbatch}"
@@ -246,6 +246,20 @@ class TrainingStep:
                 f"batch={self.batch} is not divisible by {product} = {each}; "
                 f"nearest: {nearest_multiples(self.batch, each)}"
             )
+
+    def _check_offload(self) -> None:
+        """Gradients that leave in every microbatch, or while the backward pass goes on, have to be reduced by then."""
+        if not self.offload or not self.optimizer.steps:
+            return
+        for strategy in self.plan.strategies:
+            if strategy.degree > 1 and strategy.splits_batch:
+                once = strategy.accumulates and self.offload.keeps("gradients") and self.microbatches > 1
+                if once or strategy.reduces_late:
+                    why = "in every microbatch" if once else "as they become complete"
+                    raise ValueError(
+                        f"offload={self.offload} sends gradients {why}, but {strategy} reduces them at the end of the "
+                        f"step; {'use zero=2 or fsdp with sync=on' if once else 'use overlap=on'}"
+                    )
 
 
 def _parsed(name: str, kind: type[Parsed], value: Any) -> Parsed:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from workloads.offload import MARK
+from workloads.lowering import host_copies
 from workloads.ops import Collective, Compute, Op
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def closing_ops(step: "TrainingStep", stages: Sequence[int], after: str) -> tupl
         ready += ("tied_embeddings",)
     if not step.optimizer.steps:
         return tuple(ops)
-    sent = (MARK,) if step.offload and sum(held) else ()
+    sent = (host_copies.GRADIENTS,) if step.offload and sum(held) else ()
     parameters = sum(held) * step.plan.share("optimizer") / kept
     ops += _optimizer(step, parameters, tuple(name for name in ready if name != after), sent)
     return (*ops, *_casts(step, stages, ops[-1].name))
@@ -90,7 +90,7 @@ def _optimizer(step: "TrainingStep", parameters: float, ready: tuple[str, ...], 
             yield _scalar(strategy.axis, previous)
             previous = f"gradient_norm.{strategy.axis}"
     if step.offload:
-        yield from step.offload.update(optimizer, numbers.element, parameters, (previous, *sent))
+        yield from host_copies.update(step.offload, optimizer, numbers.element, parameters, (previous, *sent))
         return
     yield Compute(
         name="optimizer",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from workloads.lowering import host_copies
 from workloads.lowering.bodies import Bodies, Ends, Weaver
 from workloads.lowering.finish import closing_ops
 from workloads.lowering.messages import Hops
@@ -68,7 +69,7 @@ class _Lowering:
         """Every strategy, sharding before replication, then what is kept at the host."""
         share = self.step.plan.share("parameters")
         strategies = (strategy.weave for strategy in self.step.plan.inside_out)
-        return (*strategies, lambda draft: self.step.offload.weave(draft, share))
+        return (*strategies, lambda draft: host_copies.weave(self.step.offload, draft, share))
 
     def _open(self, stage: int) -> tuple[Op, ...]:
         """What the step begins with on a stage; nothing where no optimizer left new parameters."""
@@ -88,7 +89,7 @@ class _Lowering:
                 self.blocks[key] = self._intern(self.opened[stage])
                 yield Replay(key, 0)
         yield from self._actions(rank)
-        ops = self._closing(stages, self._last_compute(rank))
+        ops = closing_ops(self.step, stages, self._last_compute(rank))
         if ops:
             key = BlockKey(stages[0], "optimizer")
             self.blocks[key] = self._intern(ops)
@@ -119,10 +120,6 @@ class _Lowering:
         rank = self.step.schedule.placement[stage]
         stages = [stage] if ahead else {action.stage for action in self.step.schedule.orders[rank]}
         return tuple(op.name for each in sorted(stages) for op in self.opened[each])
-
-    def _closing(self, stages: list[int], after: str) -> tuple[Op, ...]:
-        """The closing ops of a rank with these stages."""
-        return closing_ops(self.step, stages, after)
 
     def _last_compute(self, rank: int) -> str:
         """The last kernel of a rank's actions."""
