@@ -27,14 +27,14 @@ OTHER = "other"
 LIKE = {"Blackwell Ultra": "Blackwell"}
 """Families that have the constants of another one where the file does not give them their own."""
 
-ITEM_BYTES = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "mxfp8": 1.0, "nvfp4": 0.5}
-"""Bytes of an element of each data type that kernels take."""
+ITEM_BYTES = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "mxfp8": 1.0, "nvfp4": 0.5, "fp4": 0.5}
+"""Bytes of an element of each data type that kernels take, without the scales of a block."""
 
 BEST, FLASH2 = "", "flash2"
 VARIANTS = {BEST: "best", FLASH2: "flash2"}
 """Implementations of attention, by the `variant` of an op, and what they are called in the file."""
 
-GEMM_SHARES = {name: f"gemm_{name}" for name in ITEM_BYTES} | {"fp16": "gemm_bf16"}
+GEMM_SHARES = {name: f"gemm_{name}" for name in ITEM_BYTES} | {"fp16": "gemm_bf16", "fp4": "gemm_nvfp4"}
 """The constant that says which share of the peak a data type's GEMMs reach."""
 
 

@@ -441,7 +441,7 @@ def test_casts_read_wide_and_write_narrow():
     """Each input of a product once forward, each output gradient once backward: two narrow copies of it."""
     layer = BARE.replace(layers=1)
     kernels = kernels_of(TrainingStep(layer, "dp=1", 1, 2048, precision="fp8"))
-    *casts, weights = [op for op in kernels if op.kind == "cast"]
+    weights, *casts = [op for op in kernels if op.kind == "cast"]
     width = layer.heads * layer.head_dim
     inputs = [layer.hidden, width, layer.hidden, layer.ffn]
     outputs = [layer.hidden, 2 * layer.ffn, layer.hidden, layer.qkv_width]

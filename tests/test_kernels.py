@@ -146,8 +146,14 @@ def test_what_makes_gemms_slow():
 def test_data_types():
     """FP8 doubles the peak, FP4 twice; block-scaled types run at the peak of their width."""
     times = [seconds(gemm(8192, 8192, 8192, dtype=dtype), accelerators.build("b200")) for dtype in ITEM_BYTES]
-    fp32, tf32, bf16, fp16, fp8, mxfp8, nvfp4 = times
-    assert nvfp4 < fp8 <= mxfp8 < bf16 == fp16 < tf32 < fp32
+    fp32, tf32, bf16, fp16, fp8, mxfp8, nvfp4, fp4 = times
+    assert fp4 == nvfp4 < fp8 <= mxfp8 < bf16 == fp16 < tf32 < fp32
+
+
+@pytest.mark.parametrize("chip", accelerators.names())
+def test_every_peak_of_a_data_sheet_has_kernels(chip):
+    for dtype in accelerators.build(chip).peak_flops:
+        assert 0 < rate(gemm(4096, 4096, 4096, dtype=dtype), chip) <= accelerators.build(chip).peak(dtype)
 
 
 @pytest.mark.parametrize(("chip", "dtype"), [("a100_80gb", "fp8"), ("h100", "mxfp8"), ("mi355x", "nvfp4")])

@@ -221,23 +221,67 @@ def test_tied_embeddings_meet_between_first_and_last_stage(optimizer):
 # Conversion of weights
 
 
+def casts(program, kinds="FBIW"):
+    """Casts of weights of one rank's replays of some kinds of blocks."""
+    replays = [replay for replay in program.orders[0,] if replay.block.kind in kinds]
+    return [op for each in replays for op in program.blocks[each.block].ops if op.name.endswith(".weights.cast")]
+
+
 @pytest.mark.parametrize(
-    ("precision", "plan", "share"),
-    [("fp8", "dp=2", 1), ("fp8", "dp=2,zero=1", 1), ("fp8", "fsdp=2", 1 / 2), ("mxfp8", "tp=2", 1 / 2)],
+    ("precision", "plan", "share", "passes"),
+    [
+        ("fp8", "dp=4", 1, 1),
+        ("fp8", "dp=4,zero=1", 1, 1),
+        ("mxfp8", "tp=4", 1 / 4, 1),
+        ("fp8", "fsdp=4,reshard=off", 1, 1),
+        ("fp8", "fsdp=4", 1, 4 + 4),
+    ],
 )
-def test_weights_are_converted_once_a_step_behind_the_optimizer(precision, plan, share):
-    """Every weight of a layer's GEMMs: read wide once, written narrow twice, as it is and transposed."""
-    read, written = 2 * GEMM_WEIGHTS * share, 2 * GEMM_WEIGHTS * share * {"fp8": 1, "mxfp8": 33 / 32}[precision]
-    built = ops(program(plan, precision=precision))
-    (cast,) = [op for op in built if op.name == "weights.cast"]
-    assert (cast.read_bytes, cast.write_bytes) == pytest.approx((read, written), rel=1e-12)
-    assert built[-1] is cast
-    assert built[-2].name in cast.after
+def test_weights_are_converted_where_they_arrive(precision, plan, share, passes):
+    """Every weight of a layer's GEMMs, once a step or after every gather: read wide, written narrow and transposed."""
+    built = program(plan, precision=precision, batch=4 if "tp" in plan else 16)
+    elements = GEMM_WEIGHTS * share * passes
+    assert sum(op.read_bytes for op in casts(built)) == pytest.approx(2 * elements, rel=1e-12)
+    written = 2 * {"fp8": 1, "mxfp8": 33 / 32}[precision] * elements
+    assert sum(op.write_bytes for op in casts(built)) == pytest.approx(written, rel=1e-12)
+    assert bool(casts(built, "B")) == (passes > 1)
+
+
+@pytest.mark.parametrize("plan", ["dp=4,zero=1", "fsdp=4", "dp=2 fsdp=2"])
+def test_a_conversion_waits_for_what_it_converts_and_products_follow_it(plan):
+    built = program(plan, precision="fp8")
+    check_resolvable(built)
+    block = built.blocks[BlockKey(0, "F", "first")].ops
+    names = [op.name for op in block]
+    cast = block[names.index("layer3.weights.cast")]
+    assert names.index("layer3.weights.cast") < names.index("layer3.norm1") < names.index("layer3.qkv")
+    assert cast.after == (("layer3.all_gather",) if "fsdp" in plan else ())
+    if "zero" in plan:
+        user = next(op for op in block if op.name.startswith("embedding.lookup"))
+        assert "parameters.0" in user.after
 
 
 def test_weights_stay_as_they_are_in_the_numbers_of_the_model():
-    assert not any(op.name == "weights.cast" for op in ops(program("dp=2", precision="bf16")))
-    assert not any(op.name == "weights.cast" for op in ops(program("dp=2", precision="fp8", optimizer="none")))
+    assert not casts(program("fsdp=2", precision="bf16"))
+
+
+def test_what_is_computed_again_is_converted_again():
+    """The FP8 input of a product whose producer is recomputed, of the tokens that a rank keeps."""
+    built = program("tp=8", precision="fp8", recompute="selective,modules=norm+activation", batch=1)
+    block = {op.name: op for op in built.blocks[BlockKey(0, "B", "only")].ops}
+    for name, channels in (("qkv", 4096), ("gate_up", 4096), ("down", 14336)):
+        cast = block[f"layer0.recompute.{name}.cast"]
+        assert cast.recompute
+        assert cast.read_bytes == 2 * 4096 * channels / 8
+    assert "layer0.recompute.proj.cast" not in block
+
+
+def test_tokens_are_gathered_again_as_they_were_converted():
+    narrow, wide = (program("tp=8", precision=name, batch=1) for name in ("fp8", "bf16"))
+    again = [{op.name: op for op in built.blocks[BlockKey(0, "B", "only")].ops} for built in (narrow, wide)]
+    for name in ("layer0.enter1.again", "layer0.enter2.again"):
+        assert 2 * again[0][name].bytes == again[1][name].bytes
+    assert again[0]["head.enter.again"].bytes == again[1]["head.enter.again"].bytes
 
 
 # Data parallelism

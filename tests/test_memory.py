@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workloads import TrainingStep, models
+from workloads.footprint import Item
 from workloads.layers import transformer_layer
 from workloads.microbatch import Microbatch
 from workloads.modules import Split
@@ -211,11 +212,45 @@ def test_without_sequence_parallelism_inputs_are_kept_whole():
     assert saved(layer) == 4 * 2 * h + (4 * h + 4 * kv + 6 * ffn) / tp
 
 
+@pytest.mark.parametrize("plan", ["dp=8,zero=2", "dp=8,zero=2,bucket=1e9", "dp=2,zero=2 fsdp=4", "pp=2 dp=4,zero=2"])
+def test_the_largest_bucket_is_whole_until_it_is_scattered(plan):
+    """As large as the largest reduction of dp over the step: at least the table's gradient."""
+    step = TrainingStep("llama3_8b", plan, 16, 4096)
+    for rank in range(step.schedule.ranks):
+        blocks = [step.program().blocks[replay.block] for replay in step.program().orders[rank,]]
+        largest = max(op.bytes for block in blocks for op in block.ops if op.stream == "dp" and op.kind[0] == "r")
+        found = items(plan, "llama3_8b", 16, sequence=4096)[rank,][Item("gathered", "gradients")]
+        whole = 2 * 4096 * 128256 if "fsdp" in plan else 0  # what fsdp scatters before
+        assert found == pytest.approx(largest + whole, rel=1e-4)
+
+
+@pytest.mark.parametrize(("plan", "resident"), [("dp=8", True), ("fsdp=8,reshard=off", True), ("fsdp=8", False)])
+def test_converted_weights_stay_where_parameters_do(plan, resident):
+    """Two bytes of each in all, as it is and transposed; of one layer at a time where parameters come and go."""
+    weights = 2 * (LLAMA.parameters() - 2 * LLAMA.vocab * LLAMA.hidden - (2 * LLAMA.layers + 1) * LLAMA.hidden)
+    found = items(plan, batch=8, precision="fp8")[0,]
+    assert found.get(Item("parameters", "narrow copies"), 0) == (weights if resident else 0)
+    assert found.get(Item("gathered", "narrow copies"), 0) == (0 if resident else weights / LLAMA.layers)
+
+
+def test_offloaded_parameters_leave_no_copies_behind():
+    found = items("fsdp=8", batch=8, precision="fp8", offload="optimizer+parameters")[0,]
+    assert Item("parameters", "narrow copies") not in found
+
+
+def test_the_gradient_of_a_tied_table_waits_for_its_second_part():
+    model = models.build("gpt2_xl")
+    table = model.vocab * model.hidden
+    found = items("fsdp=8", "gpt2_xl", 8, sequence=1024)[0,]
+    assert found[Item("gathered", "gradients")] == pytest.approx(2 * (2 * table), rel=0.05)
+    assert found[Item("gathered", "parameters")] == pytest.approx(2 * 2 * table, rel=0.05)
+
+
 def test_narrow_products_keep_narrow_inputs():
-    """A byte instead of two of the inputs of the four products."""
+    """A byte instead of two of the inputs of the four products; attention keeps its own output beside that."""
     h, ffn, heads = LLAMA.hidden, LLAMA.ffn, LLAMA.heads * LLAMA.head_dim
     whole = rows(batch=1)[0,]["activations"]
-    assert whole - rows(batch=1, precision="fp8")[0,]["activations"] == 8 * 4096 * (h + heads + h + ffn)
+    assert whole - rows(batch=1, precision="fp8")[0,]["activations"] == 8 * 4096 * (h + heads + h + ffn - 2 * heads)
 
 
 GPT = {

@@ -1,7 +1,7 @@
 """Model states at the host: what leaves the accelerator's memory, what travels, what it costs."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import topologies
@@ -125,6 +125,7 @@ def test_faster_hosts_help():
     slow=st.booleans(),
 )
 def test_folded_is_unfolded(offload, plan, recompute, slow):
+    assume(not ("parameters" in offload and "zero" in plan))
     one, cluster = step(offload, plan, recompute=recompute), topologies.build("dgx_h100")
     cluster = cluster.degrade(rank=3, compute=0.8) if slow else cluster
     folded, unfolded = (simulate(one, cluster, fold=fold, shortcuts=False).step_time for fold in (True, False))
@@ -142,6 +143,10 @@ def test_folded_is_unfolded(offload, plan, recompute, slow):
         ("optimizer,overlap=1", "fsdp=8", "overlap=1 is neither on nor off"),
         ("optimizer+gradients", "dp=8", "sends gradients in every microbatch, but dp=8 reduces them at the end"),
         ("optimizer+gradients", "fsdp=8,sync=off", "fsdp=8,sync=off reduces them at the end of the step; use zero=2"),
+        ("optimizer+parameters", "dp=8,zero=1", "dp=8,zero=1 has neither; use dp with zero=0 or fsdp with reshard=on"),
+        ("optimizer+parameters", "fsdp=8,reshard=off", "fetches parameters for every pass, whole or in shares"),
+        ("none,to=nvme", "fsdp=8", "offload=none has no options, and so no to"),
+        ("none,overlap=off", "fsdp=8", "offload=none has no options, and so no overlap"),
         ("optimizer", "dp=8,overlap=off", "as they become complete, but dp=8,overlap=off reduces them at the end"),
     ],
 )

@@ -101,7 +101,8 @@ def test_every_strategy_is_the_identity_at_degree_one(axis):
     strategy = strategies.build(axis, 1)
     assert all(strategy.share(state) == 1 for state in ("parameters", "gradients", "optimizer", "boundary"))
     assert not strategy.marks()
-    assert strategy.gathered([1.0], Microbatch(1, 1)) == (0, 0)
+    assert strategy.gathered([1.0]) == strategy.unscattered([[1.0]], Microbatch(1, 1)) == 0
+    assert not strategy.regathers
 
 
 @pytest.mark.parametrize("axis", strategies.names())

@@ -81,6 +81,11 @@ def test_a_step_pickles_without_what_it_has_computed():
         ({"convention": "casual"}, "unknown convention 'casual'; did you mean causal"),
         ({"model": "llama3_9b"}, "unknown model 'llama3_9b'"),
         ({"model": "gpt3_175b"}, "sequence=8192 is longer than the 2048 learned positions of gpt3_175b; nearest: 2048"),
+        (
+            {"plan": "dp=2,zero=2 fsdp=2,sync=off"},
+            "sync=off scatters gradients in the last microbatch, but dp=2,zero=2 in",
+        ),
+        ({"offload": "optimizer", "optimizer": "none"}, "offload=optimizer: with optimizer=none there is nothing to"),
         ({"plan": ""}, "the plan is empty; write for example dp=8"),
         ({"plan": None}, "plan=None is neither text nor ParallelPlan"),
         ({"recompute": None}, "recompute=None is neither text nor Recompute"),

@@ -108,9 +108,7 @@ def configured(topology: "Topology", options: Mapping[str, Any]) -> "Topology":
 
 
 def edges(topology: "Topology") -> Edges:
-    """The links that hosts add, each one direction: two of every device, then three of every CPU.
-
-    Those lead to and from its drives, and into its memory.
+    """The links that hosts add, each one direction: two per device, then three per CPU (from and to drives, memory).
 
     A device whose graph leads to a CPU has no link of its own.
     """

@@ -17,7 +17,7 @@ IMPLEMENTATIONS = ("flash", "flash2", "unfused")
 
 @dataclass(frozen=True, slots=True)
 class Attention(Module):
-    """Queries, keys and values in, heads out. Its user saves the output.
+    """Queries, keys and values in, heads out. Its user saves the output, unless it converts it.
 
     Unfused, it computes the whole square of scores, whatever the mask; the model FLOPs are those of the mask.
     """
@@ -39,9 +39,12 @@ class Attention(Module):
         return microbatch.bytes((self.heads + 2 * self.kv_heads) * self.head_dim)
 
     def saved_inner(self, microbatch: Microbatch) -> float:
-        """Of an unfused core the softmax, with dropout also its mask (a byte each) and its output: 5as/h of sbh."""
+        """Of an unfused core the softmax, with dropout also its mask (a byte each) and its output: 5as/h of sbh.
+
+        Of a fused one the output, where its user keeps no more than a converted copy.
+        """
         if self.fused:
-            return 0
+            return microbatch.bytes(self.heads * self.head_dim) if microbatch.precision.casts else 0
         each = microbatch.element + (1 + microbatch.element if self.dropout else 0)
         return self._scores(microbatch) * each
 

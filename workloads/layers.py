@@ -31,6 +31,17 @@ class Layer:
         return sum(module.parameters for module in self.modules)
 
     @property
+    def used(self) -> float:
+        """Parameters that this rank reads for it: its own, and the tied embedding of a head that has none."""
+        borrowed = (each.weights for each in self.modules if isinstance(each, Matmul) and not each.owned)
+        return self.parameters + sum(borrowed)
+
+    @property
+    def gradients(self) -> list[float]:
+        """Parameters of its modules in the order in which their gradients become ready."""
+        return [module.parameters for module in reversed(self.modules) if module.parameters]
+
+    @property
     def narrow_weights(self) -> float:
         """Elements of the weights that are multiplied in the precision's own format for GEMMs."""
         return sum(module.weights for module in self.modules if isinstance(module, Matmul) and module.narrow)
@@ -113,15 +124,17 @@ def forward(layer: Layer, microbatch: Microbatch) -> list[Task]:
     return tasks
 
 
-def again(modules: Sequence[Module], microbatch: Microbatch) -> Iterator[Task]:
-    """The forward of some modules once more, from an input that was kept."""
+def again(layer: Layer, stretch: Stretch, microbatch: Microbatch) -> Iterator[Task]:
+    """The forward of a stretch once more, from the input that it kept, and what its user had kept of its output."""
     flow: tuple[str, ...] = ()
-    for module in modules:
-        for op in module.forward(microbatch):
-            renamed = dataclasses.replace(op, name=f"recompute.{op.name}")
-            repeated = dataclasses.replace(renamed, recompute=True) if isinstance(renamed, Compute) else renamed
-            yield Task(repeated, flow, "again", uses=module.parameters)
-            flow = (repeated.name,)
+    repeated = [(op, module.parameters) for module in stretch.modules for op in module.forward(microbatch)]
+    if stretch.drops_output:
+        repeated += [(op, 0) for op in layer.modules[stretch.user].converted(microbatch)]
+    for op, uses in repeated:
+        renamed = dataclasses.replace(op, name=f"recompute.{op.name}")
+        new = dataclasses.replace(renamed, recompute=True) if isinstance(renamed, Compute) else renamed
+        yield Task(new, flow, "again", uses=uses)
+        flow = (new.name,)
 
 
 def transformer_layer(model: Transformer, attention: str = "flash") -> Layer:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from workloads.step import TrainingStep
 
 WORKSPACE_BYTES = 32 * 2**20
-"""Scratch memory of matrix products (PyTorch documentation: cuBLAS workspace, 32 MiB on Hopper)."""
+"""Bytes of scratch memory for matrix products (PyTorch documentation: cuBLAS workspace, 32 MiB on Hopper)."""
 KEPT_LOGIT_BYTES = 4
-"""The FP32 softmax of the loss, kept from forward to backward."""
+"""Bytes per logit: the FP32 softmax of the loss, kept from forward to backward."""
 RUNTIME_BYTES = 1.5e9
-"""CUDA context, libraries and communicator buffers. Assumes one figure for every cluster and plan."""
+"""Bytes of CUDA context, libraries and communicator buffers. Assumes one figure for every cluster and plan."""
 PARTS = {"embedding": "embedding", "layer": "layers", "head": "head"}
 """Kinds of layers, and the parts of the account that they are."""
 SHARES = {
@@ -28,7 +28,7 @@ SHARES = {
     "master_weights": "optimizer",
     "optimizer": "optimizer",
 }
-"""Rows of model states, and the states of whose share strategies know."""
+"""Rows of model states, and the names by which strategies know their shares."""
 INPUTS = "layer inputs"
 """What full recomputation keeps, as a part of the account."""
 
@@ -39,9 +39,9 @@ def footprints(step: "TrainingStep") -> dict[tuple[int, ...], Footprint]:
     """What the memory of each pp coordinate holds.
 
     `gathered` includes gradients that are not scattered yet; `buffers` are an activation and a gradient on their way
-    between stages, and under sequence parallelism the tokens of all ranks, in the backward pass of an input and of a
-    gradient. Assumes that a unit's gradient is scattered before the next one is complete, that gradients of activations
-    take no room beside these, and that what I recomputes is not kept until W.
+    between stages, and under sequence parallelism the tokens of all ranks (forward: one tensor; backward: an input and
+    a gradient). Assumes that a unit's gradient is scattered before the next one is complete, that gradients of
+    activations take no room beside these, and that what I recomputes is not kept until W.
 
     >>> from workloads import TrainingStep
     >>> step = TrainingStep("llama2_7b", plan="dp=8", batch=8, sequence=4096)
@@ -59,6 +59,7 @@ class _Account:
         self.step, self.microbatch = step, step.rank_microbatch
         places = enumerate(step.schedule.placement)
         self.stages = {stage: step.stages[stage] for stage, place in places if place == rank}
+        self.layers = [layer for stage in self.stages.values() for layer in stage.layers]
 
     def footprint(self) -> Footprint:
         """What there is all along, for a microbatch in flight, and during an action."""
@@ -74,35 +75,49 @@ class _Account:
     def _resident(self) -> Found:
         """Model states, gathered layers, the runtime."""
         found: Found = {}
-        plan, element = self.step.plan, self.microbatch.element
-        layers = [layer for stage in self.stages.values() for layer in stage.layers]
-        for layer in layers:
+        plan = self.step.plan
+        for layer in self.layers:
             part = PARTS[layer.kind]
             for row, size in self._states().items():
                 if not self.step.offload.keeps(row):
                     _add(found, Item(row, part), layer.parameters * size * plan.share(SHARES[row]))
-            copies = layer.narrow_weights * self.microbatch.precision.copies
-            _add(found, Item("parameters", "narrow copies"), copies * plan.share("parameters"))
-        units = [layer.parameters for layer in layers]
-        for strategy in plan.strategies:
-            parameters, gradients = strategy.gathered(units, self.microbatch)
-            _add(found, Item("gathered", "parameters"), parameters * element)
-            _add(found, Item("gathered", "gradients"), gradients * self.microbatch.reduced_bytes)
-        self._add_passing(found, units)
+        self._add_gathered(found)
+        self._add_fetched(found)
         if self.step.schedule.ranks > 1:
             _add(found, Item("buffers", "messages"), 2 * self._boundary())
         _add(found, Item("workspace"), WORKSPACE_BYTES)
         _add(found, Item("runtime"), RUNTIME_BYTES)
         return found
 
-    def _add_passing(self, found: Found, units: list[float]) -> None:
+    def _add_gathered(self, found: Found) -> None:
+        """Parameters that are gathered and converted, and gradients that are not scattered yet.
+
+        The gradient of a tied table is among these from its first part to its second.
+        """
+        copies = [layer.narrow_weights * self.microbatch.precision.copies for layer in self.layers]
+        if self.step.has_transient_parameters:
+            _add(found, Item("gathered", "narrow copies"), max(copies, default=0.0))
+        else:
+            _add(found, Item("parameters", "narrow copies"), sum(copies))
+        gradients = [[layer.gradients for layer in stage.layers] for stage in self.stages.values()]
+        for strategy in self.step.plan.inside_out:
+            gathered = strategy.gathered([layer.used for layer in self.layers])
+            _add(found, Item("gathered", "parameters"), gathered * self.microbatch.element)
+            waiting = max(strategy.unscattered(units, self.microbatch) for units in gradients)
+            tied = sum(layer.used - layer.parameters for layer in self.layers) if waiting else 0.0
+            _add(found, Item("gathered", "gradients"), (waiting + tied) * self.microbatch.reduced_bytes)
+            kept = strategy.share("gradients")
+            if kept < 1:
+                gradients = [[[sum(unit) * kept] for unit in units] for units in gradients]
+
+    def _add_fetched(self, found: Found) -> None:
         """Parameters that come from the host, those of two units, and gradients on their way there, those of one."""
-        plan, largest = self.step.plan, sorted(units, reverse=True)
+        plan = self.step.plan
         if self.step.offload.keeps("parameters"):
-            fetched = sum(largest[:2]) * plan.share("parameters")
+            fetched = sum(sorted(layer.used for layer in self.layers)[-2:]) * plan.share("parameters")
             _add(found, Item("buffers", "fetched parameters"), fetched * self.microbatch.element)
         if self.step.offload.keeps("gradients"):
-            leaving = sum(largest[:1]) * plan.share("gradients")
+            leaving = max((layer.parameters for layer in self.layers), default=0.0) * plan.share("gradients")
             _add(found, Item("buffers", "leaving gradients"), leaving * self.microbatch.reduced_bytes)
 
     def _states(self) -> dict[str, float]:
@@ -139,7 +154,7 @@ class _Account:
     def _moments(self, stage: Stage) -> Iterator[Found]:
         """Moments of a backward: at each piece of the stage from its end, when that has been computed again.
 
-        What is behind it has been freed by then, which counts negative.
+        What is behind it has been freed by then, and is subtracted.
         """
         freed: Found = {}
         for layers, repeated in reversed(self._pieces(stage)):
@@ -202,7 +217,7 @@ class _Account:
 
 
 def _prefix(layer: Layer) -> str:
-    """What the modules of embedding and head are told by."""
+    """What comes before the names of embedding's and head's modules."""
     return "" if layer.kind == "layer" else f"{layer.kind}."
 
 

@@ -80,6 +80,12 @@ class Microbatch:
         write = 2 * self.tokens * channels * self.precision.operand
         return (Compute(name=name, kind="cast", read_bytes=self.bytes(channels), write_bytes=write, dtype=self.dtype),)
 
-    def collective(self, name: str, kind: str, axis: str, channels: float) -> Collective:
-        """A collective over one axis whose whole buffer holds so many channels of every token."""
-        return Collective(name=name, stream=axis, kind=kind, axes=(axis,), bytes=self.bytes(channels), dtype=self.dtype)
+    def collective(self, name: str, kind: str, axis: str, channels: float, *, narrow: bool = False) -> Collective:
+        """A collective over one axis whose whole buffer holds so many channels of every token.
+
+        `narrow` ones are in the precision's own format for GEMMs.
+        """
+        own = self.precision
+        element, dtype = (own.operand, own.gemm) if narrow and own.casts else (own.element, own.dtype)
+        size = self.tokens * channels * element
+        return Collective(name=name, stream=axis, kind=kind, axes=(axis,), bytes=size, dtype=dtype)

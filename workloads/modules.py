@@ -63,6 +63,10 @@ class Module:
         """Bytes of its own intermediate results that it keeps."""
         return 0
 
+    def converted(self, microbatch: Microbatch) -> tuple[Op, ...]:
+        """What makes the input that it keeps from the output of the module before, where these differ."""
+        return ()
+
     def split(self, split: Split) -> Self:
         """The part of one rank under a tensor split."""
         raise NotImplementedError
@@ -94,8 +98,8 @@ class Matmul(Module):
 
     `column` splits the outputs over ranks, `row` the inputs. A row-split bias is replicated. `owned=False`
     is a weight that another layer of the same rank owns (tied embeddings). A `narrow` one is computed in the
-    precision's format for GEMMs, and keeps its input in it. Assumes that the accumulation of gradients over
-    microbatches is part of the product.
+    precision's format for GEMMs, and keeps its input in it. Assumes that tokens are gathered before they are converted,
+    in the backward pass after it, and that the accumulation of gradients over microbatches is part of the product.
     """
 
     outputs: tuple[Channels, ...]
@@ -125,6 +129,10 @@ class Matmul(Module):
         """Its input; of a column-split weight under sequence parallelism only this rank's tokens."""
         element = microbatch.precision.operand if self.narrow else microbatch.element
         return microbatch.tokens * (self.kept or self.inputs) * element
+
+    def converted(self, microbatch: Microbatch) -> tuple[Op, ...]:
+        """A narrow one's conversion of the tokens that it keeps."""
+        return microbatch.casts(f"{self.name}.cast", self.kept or self.inputs) if self.narrow else ()
 
     def split(self, split: Split) -> Self:
         """Column: a share of the outputs; row: a share of the inputs."""
@@ -240,11 +248,16 @@ class Boundary(Module):
         """The transposed collective."""
         return self.collective(microbatch, f"{self.name}.backward", TRANSPOSED[self.kind])
 
-    def collective(self, microbatch: Microbatch, name: str, kind: str) -> tuple[Op, ...]:
+    def again(self, microbatch: Microbatch, *, narrow: bool) -> tuple[Op, ...]:
+        """The gather of an input that is kept in shares, once more; that of a `narrow` product as it was converted."""
+        kind = self.kind if self.kind == "all_gather" else "none"
+        return self.collective(microbatch, f"{self.name}.again", kind, narrow=narrow)
+
+    def collective(self, microbatch: Microbatch, name: str, kind: str, *, narrow: bool = False) -> tuple[Op, ...]:
         """A collective of this boundary's size; `identity` and `none` are no op."""
         if kind in ("identity", "none"):
             return ()
-        return (microbatch.collective(name, kind, self.axis, self.channels),)
+        return (microbatch.collective(name, kind, self.axis, self.channels, narrow=narrow),)
 
 
 @dataclass(frozen=True, slots=True)

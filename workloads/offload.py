@@ -23,8 +23,8 @@ class Offload:
     parameters. Beside it, `gradients` leave the accelerator in every microbatch, as soon as they are complete, and are
     added up at the host; `parameters` are fetched for every forward and backward, a layer ahead of its use. With
     `overlap` off every copy holds up the kernels. Assumes that the host's own copies of gradients and parameters are as
-    large as those that travel, that drives hold the optimizer's states and the parameters but never gradients, and that
-    gradients are added up at the host in no time, and that those of tied embeddings leave before the two copies are.
+    large as those that travel; that drives hold the optimizer's states and the parameters, but never gradients; that
+    adding up gradients takes the host no time; and that those of a tied embedding leave before its two copies meet.
 
     >>> offload = Offload.parse("optimizer+gradients,to=nvme")
     >>> offload.states, str(offload), bool(Offload.parse("none"))
@@ -50,6 +50,8 @@ class Offload:
                 raise ValueError(unknown("state to offload", name, (*STATES, NONE)))
         if self.to not in MEDIA:
             raise ValueError(unknown("place to offload to", str(self.to), MEDIA))
+        if not self.states and (self.to, self.overlap) != ("cpu", True):
+            raise ValueError(f"offload=none has no options, and so no {'to' if self.to != 'cpu' else 'overlap'}")
         if self.states and "optimizer" not in self.states:
             raise ValueError(f"offload={'+'.join(self.states)}: without the optimizer nothing else is offloaded")
         check_switch(overlap=self.overlap)

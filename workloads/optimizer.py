@@ -21,10 +21,10 @@ COEFFICIENTS = ("gradients", "reduce", "master", "moments", "copy")
 class Optimizer:
     """Bytes that an optimizer takes for each parameter; the parameter's own come with the precision.
 
-    `gradients` are kept in so many bytes and reduced over replicas in `reduce` bytes (both by default as large as the
-    parameter). `master` is the copy that is updated where parameters have less than 4 bytes, `moments` are all running
-    averages together, `copy` a copy of the gradients that the optimizer makes. The last three are its states, sharded
-    by ZeRO-1. Assumes an update that reads and writes each of them once, in one kernel; and that Muon's
+    `gradients` are kept in so many bytes (by default as large as the parameter) and reduced over replicas in `reduce`
+    bytes (by default as kept). `master` is the copy that is updated where parameters have less than 4 bytes, `moments`
+    are all running averages together, `copy` a copy of the gradients that the optimizer makes. The last three are its
+    states, sharded by ZeRO-1. Assumes an update that reads and writes each of them once, in one kernel; and that Muon's
     orthogonalisation takes no time (below 1 % of a step's FLOPs for large batches, says its source).
 
     >>> adam = Optimizer.parse("adam,gradients=4")

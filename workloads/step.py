@@ -198,6 +198,11 @@ class TrainingStep:
         uneven = [text] if len(set(counts)) > 1 else []
         return (*self.plan.warnings, *self.schedule.warnings, *uneven, *self._idle_recompute())
 
+    @property
+    def has_transient_parameters(self) -> bool:
+        """Whether parameters come to the accelerator for every pass and leave it again."""
+        return self.offload.keeps("parameters") or any(strategy.regathers for strategy in self.plan.strategies)
+
     def has_tied_copy(self, stages: Iterable[int]) -> bool:
         """Whether these stages hold one of two copies of a tied embedding."""
         ends = {0, self.schedule.stages - 1}
@@ -248,10 +253,20 @@ class TrainingStep:
             )
 
     def _check_offload(self) -> None:
-        """Gradients that leave in every microbatch, or while the backward pass goes on, have to be reduced by then."""
-        if not self.offload or not self.optimizer.steps:
+        """Gradients that leave in every microbatch, or while the backward pass goes on, have to be reduced by then.
+
+        Parameters that are at the host are updated there, and whole or in the same shares.
+        """
+        if not self.offload:
             return
+        if not self.optimizer.steps:
+            raise ValueError(f"offload={self.offload}: with optimizer=none there is nothing to update at the host")
         for strategy in self.plan.strategies:
+            if self.offload.keeps("parameters") and strategy.degree > 1 and not strategy.fetches:
+                raise ValueError(
+                    f"offload={self.offload} fetches parameters for every pass, whole or in shares that are gathered "
+                    f"for every pass, and {strategy} has neither; use dp with zero=0 or fsdp with reshard=on"
+                )
             if strategy.degree > 1 and strategy.splits_batch:
                 once = strategy.accumulates and self.offload.keeps("gradients") and self.microbatches > 1
                 if once or strategy.reduces_late:

@@ -70,6 +70,16 @@ class Strategy:
         return False
 
     @property
+    def regathers(self) -> bool:
+        """Whether shares of parameters are gathered for every pass, and freed after it."""
+        return False
+
+    @property
+    def fetches(self) -> bool:
+        """Whether parameters may come from the host for every pass."""
+        return True
+
+    @property
     def reduces_late(self) -> bool:
         """Whether gradients are reduced over its ranks only after the last backward."""
         return False
@@ -87,9 +97,16 @@ class Strategy:
         """
         return 1.0
 
-    def gathered(self, units: Sequence[float], microbatch: Microbatch) -> tuple[float, float]:
-        """Elements of gathered parameters and of unscattered gradients at the peak, given a rank's units (layers)."""
-        return 0.0, 0.0
+    def gathered(self, used: Sequence[float]) -> float:
+        """Elements of gathered parameters at the peak, given those that each unit (layer) of a rank uses."""
+        return 0.0
+
+    def unscattered(self, units: Sequence[Sequence[float]], microbatch: Microbatch) -> float:
+        """Elements of gradients at the peak that are not scattered yet.
+
+        Given the sizes of the gradients of each unit in the order in which they become ready.
+        """
+        return 0.0
 
     def weave(self, draft: "Draft") -> None:
         """Insert gathers and reductions into the ops of an action."""

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from workloads.layers import Layer, Part, Task, again, stretches
 from workloads.microbatch import Microbatch
 from workloads.modules import Boundary, Lookup, Matmul, Module
-from workloads.ops import Op
 from workloads.recompute import Target
 
 
@@ -31,7 +30,7 @@ def backward(layer: Layer, microbatch: Microbatch, targets: Sequence[Target] = (
     while modules:
         module = modules.pop()
         if module.name in needed:
-            tasks += again(needed[module.name].modules, microbatch)
+            tasks += again(layer, needed[module.name], microbatch)
         if isinstance(module, Matmul):
             tasks += _product(module, _entered(modules), flow, microbatch)
         else:
@@ -70,7 +69,8 @@ def _product(module: Matmul, entered: Boundary | None, flow: str, microbatch: Mi
     by_input = microbatch.gemm(f"{module.name}.input_gradient", (m, k, n), narrow=narrow)
     output = microbatch.gradient_bytes
     by_weight = microbatch.gemm(f"{module.name}.weight_gradient", (k, n, m), narrow=narrow, output=output)
-    gathered, reduced = _overlapped(entered, microbatch)
+    gathered = entered.again(microbatch, narrow=narrow) if entered else ()
+    reduced = entered.backward(microbatch) if entered else ()
     weights = module.parameters
     return [
         *(Task(op, (), "weight") for op in gathered),
@@ -79,11 +79,3 @@ def _product(module: Matmul, entered: Boundary | None, flow: str, microbatch: Mi
         *(Task(op, (by_input.name,), "input") for op in reduced),
         Task(by_weight, (flow, *(op.name for op in gathered)), "weight", completes=weights),
     ]
-
-
-def _overlapped(entered: Boundary | None, microbatch: Microbatch) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
-    """The re-gather of a product's input and the reduction of its input gradient."""
-    if entered is None:
-        return (), ()
-    kind = entered.kind if entered.kind == "all_gather" else "none"
-    return entered.collective(microbatch, f"{entered.name}.again", kind), entered.backward(microbatch)

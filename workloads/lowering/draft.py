@@ -30,19 +30,26 @@ class Gradient:
 class Unit:
     """One layer in a draft: its ops in program order, and what strategies need to know of them.
 
-    `user` is the first op that reads parameters; `gradients` are in the order in which they become ready.
+    It reads the parameters `used`: its own and those that it shares with another unit; GEMMs multiply `narrow` ones of
+    them in a narrow format. `user` is the first op that reads any. `gradients` come in the order of being ready.
     """
 
     name: str
     parameters: float
+    used: float
+    narrow: float
     ops: list[Op] = field(default_factory=list)
     gradients: list[Gradient] = field(default_factory=list)
     user: str = ""
 
     def wait(self, name: str, needed: str) -> None:
         """Let the op `name` of this unit wait for another op as well."""
-        index = next(index for index, op in enumerate(self.ops) if op.name == name)
+        index = self.place(name)
         self.ops[index] = waiting(self.ops[index], (needed,))
+
+    def place(self, name: str) -> int:
+        """The index of an op of this unit."""
+        return next(index for index, op in enumerate(self.ops) if op.name == name)
 
     def last_compute(self) -> str:
         """The last op of this unit in the compute stream; empty if it has none."""
@@ -106,7 +113,7 @@ class Draft:
 
     def _unit(self, name: str, layer: Layer) -> Unit:
         """A new unit, the latest."""
-        self.units.append(Unit(name, layer.parameters))
+        self.units.append(Unit(name, layer.parameters, layer.used, layer.narrow_weights))
         return self.units[-1]
 
     def _repeat(self, unit: Unit, name: str, layer: Layer) -> None:

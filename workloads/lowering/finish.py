@@ -28,28 +28,7 @@ def closing_ops(step: "TrainingStep", stages: Sequence[int], after: str) -> tupl
         return tuple(ops)
     sent = (host_copies.GRADIENTS,) if step.offload and sum(held) else ()
     parameters = sum(held) * step.plan.share("optimizer") / kept
-    ops += _optimizer(step, parameters, tuple(name for name in ready if name != after), sent)
-    return (*ops, *_casts(step, stages, ops[-1].name))
-
-
-def _casts(step: "TrainingStep", stages: Sequence[int], after: str) -> Iterator[Op]:
-    """The conversion of a rank's weights to the format of its GEMMs, once a step.
-
-    Assumes that sharded weights are converted in shares, though they travel unconverted, and that replicated ones are
-    converted by every rank.
-    """
-    precision = step.rank_microbatch.precision
-    layers = [layer for stage in stages for layer in step.stages[stage].layers]
-    weights = sum(layer.narrow_weights for layer in layers) * step.plan.share("parameters")
-    if precision.casts and weights:
-        yield Compute(
-            name="weights.cast",
-            kind="cast",
-            after=(after,),
-            read_bytes=weights * precision.element,
-            write_bytes=weights * precision.copies,
-            dtype=precision.dtype,
-        )
+    return (*ops, *_optimizer(step, parameters, tuple(name for name in ready if name != after), sent))
 
 
 def _tied(step: "TrainingStep", after: tuple[str, ...]) -> Op:

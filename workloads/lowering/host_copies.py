@@ -61,7 +61,7 @@ def _fetch(offload: Offload, draft: Draft, share: float) -> None:
         if unit.user:
             early = max(0, place[unit.user] - 1)
             before = draft.units[early - 1].last_compute() if early else ""
-            size = unit.parameters * share * draft.microbatch.element
+            size = unit.used * share * draft.microbatch.element
             after = (before,) if before else ()
             fetch = _copy(offload, f"{unit.name}.fetch", "from_host", size, after=after, medium=offload.to)
             draft.units[place[unit.user]].wait(unit.user, fetch.name)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from workloads.lowering import host_copies
+from workloads.lowering import casts, host_copies
 from workloads.lowering.bodies import Bodies, Ends, Weaver
 from workloads.lowering.finish import closing_ops
 from workloads.lowering.messages import Hops
@@ -66,10 +66,14 @@ class _Lowering:
         )
 
     def _weavers(self) -> tuple[Weaver, ...]:
-        """Every strategy, sharding before replication, then what is kept at the host."""
-        share = self.step.plan.share("parameters")
+        """Conversions, every strategy, sharding before replication, then what is kept at the host."""
+        share, transient = self.step.plan.share("parameters"), self.step.has_transient_parameters
         strategies = (strategy.weave for strategy in self.step.plan.inside_out)
-        return (*strategies, lambda draft: host_copies.weave(self.step.offload, draft, share))
+        return (
+            lambda draft: casts.weave(draft, transient=transient),
+            *strategies,
+            lambda draft: host_copies.weave(self.step.offload, draft, share),
+        )
 
     def _open(self, stage: int) -> tuple[Op, ...]:
         """What the step begins with on a stage; nothing where no optimizer left new parameters."""

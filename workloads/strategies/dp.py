@@ -65,10 +65,17 @@ class Data(Strategy):
         sharded = ((), ("optimizer",), ("optimizer", "gradients", "accumulated"))[self.zero]
         return 1 / self.degree if state in sharded else 1.0
 
-    def gathered(self, units: Sequence[float], microbatch: Microbatch) -> tuple[float, float]:
-        """Under ZeRO-2 a bucket of gradients that is not scattered yet."""
-        full = self.degree > 1 and self.zero == 2
-        return 0.0, min(sum(units), self._limit(microbatch)) if full else 0.0
+    def unscattered(self, units: Sequence[Sequence[float]], microbatch: Microbatch) -> float:
+        """Under ZeRO-2 the largest bucket."""
+        if self.degree == 1 or self.zero < 2:
+            return 0.0
+        sizes = [size for unit in reversed(units) for size in unit]
+        return max((filled for _, filled in _filled(sizes, self._limit(microbatch))), default=0.0)
+
+    @property
+    def fetches(self) -> bool:
+        """Without ZeRO, which leaves shares for the next step to gather."""
+        return self.zero == 0
 
     def weave(self, draft: "Draft") -> None:
         """Launch each bucket after the last gradient in it; what is left is complete after it."""
@@ -135,16 +142,25 @@ class Data(Strategy):
 
 
 def _buckets(draft: "Draft", limit: float) -> Iterator[tuple[int, str, float]]:
-    """Buckets in backward order, each closed once it holds `limit` parameters: (unit, last gradient, parameters)."""
-    filled, last = 0.0, (0, "")
-    for number, unit in enumerate(draft.units):
-        for gradient in unit.gradients:
-            filled, last = filled + gradient.parameters, (number, gradient.ready)
-            if filled >= limit:
-                yield (*last, filled)
-                filled = 0.0
-    if filled:
-        yield (*last, filled)
+    """Buckets in backward order: (unit, last gradient, parameters)."""
+    found = [(number, gradient) for number, unit in enumerate(draft.units) for gradient in unit.gradients]
+    for last, filled in _filled([gradient.parameters for _, gradient in found], limit):
+        number, gradient = found[last]
+        yield number, gradient.ready, filled
+
+
+def _filled(sizes: Sequence[float], limit: float) -> Iterator[tuple[int, float]]:
+    """Buckets as (index of the last gradient, size), each closed once it holds `limit`.
+
+    >>> list(_filled([2, 3, 9, 1], 4))
+    [(1, 5.0), (2, 9.0), (3, 1.0)]
+    """
+    filled = 0.0
+    for index, size in enumerate(sizes):
+        filled += size
+        if filled >= limit or (filled and index == len(sizes) - 1):
+            yield index, filled
+            filled = 0.0
 
 
 def build(degree: int, zero: int = 0, bucket: float | None = None, overlap: bool = True) -> Strategy:

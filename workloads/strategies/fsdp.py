@@ -16,6 +16,7 @@ from workloads.strategy import Strategy
 
 if TYPE_CHECKING:
     from workloads.lowering.draft import Draft, Unit
+    from workloads.step import TrainingStep
 
 MARK = "fsdp.gradients"
 SCATTERS = "fsdp_reduce"
@@ -29,7 +30,7 @@ class FullyShardedData(Strategy):
     Without `reshard` parameters are gathered in the step's first forward alone; without `sync` gradients stay whole
     until the step's last backward, which alone scatters them. The gather of unit i + prefetch may start once unit i
     starts. Assumes that the first gathers of a block may run while the block before it ends, one unit earlier than the
-    prefetch depth says; and that a tied table stays gathered between embedding and head.
+    prefetch depth says; and that a tied table is gathered for each of its uses.
     """
 
     axis: ClassVar[str] = "fsdp"
@@ -49,12 +50,33 @@ class FullyShardedData(Strategy):
         """A share of all states; gradients accumulate whole without `sync`."""
         return 1.0 if state == "boundary" or (state == "accumulated" and not self.sync) else 1 / self.degree
 
-    def gathered(self, units: Sequence[float], microbatch: Microbatch) -> tuple[float, float]:
-        """With `reshard` the parameters of the 1 + prefetch largest units, else all; with `sync` one gradient."""
+    @property
+    def regathers(self) -> bool:
+        """With `reshard`."""
+        return self.degree > 1 and self.reshard
+
+    @property
+    def fetches(self) -> bool:
+        """With `reshard`: without it parameters stay."""
+        return self.reshard
+
+    def check(self, step: "TrainingStep") -> None:
+        """Gradients that wait for the last microbatch are scattered by nobody else before."""
+        for other in step.plan.strategies if self.degree > 1 and not self.sync else ():
+            if other.degree > 1 and other.splits_batch and not other.accumulates:
+                raise ValueError(
+                    f"{self} scatters gradients in the last microbatch, but {other} in every one; use sync=on or zero=1"
+                )
+
+    def gathered(self, used: Sequence[float]) -> float:
+        """With `reshard` those of the 1 + prefetch largest units, else all."""
         if self.degree == 1:
-            return 0.0, 0.0
-        parameters = sum(sorted(units, reverse=True)[: 1 + self.prefetch]) if self.reshard else sum(units)
-        return parameters, max(units, default=0.0) if self.sync else 0.0
+            return 0.0
+        return sum(sorted(used, reverse=True)[: 1 + self.prefetch]) if self.reshard else sum(used)
+
+    def unscattered(self, units: Sequence[Sequence[float]], microbatch: Microbatch) -> float:
+        """With `sync` one unit's."""
+        return max(map(sum, units), default=0.0) if self.degree > 1 and self.sync else 0.0
 
     def weave(self, draft: "Draft") -> None:
         """Gather before each unit, scatter after its last gradient."""
@@ -102,7 +124,7 @@ class FullyShardedData(Strategy):
             after=(after,) if after else (),
             kind=kind,
             axes=(self.axis,),
-            bytes=unit.parameters * (numbers.element if kind == "all_gather" else numbers.reduced_bytes),
+            bytes=unit.used * numbers.element if kind == "all_gather" else unit.parameters * numbers.reduced_bytes,
             dtype=numbers.dtype if kind == "all_gather" else numbers.reduced_dtype,
         )
 
