@@ -269,6 +269,7 @@ def _described(folder: str, name: str) -> str:
     import importlib
     import inspect
 
+    from topologies.clusters import HOSTS
     from topologies.plugins import unknown
 
     known = _folders()[folder]()
@@ -284,7 +285,8 @@ def _described(folder: str, name: str) -> str:
         if each.kind is not each.VAR_KEYWORD
     ]
     words, _, _ = (inspect.getdoc(function) or "").partition("\n\n>>>")
-    return f"{name}({', '.join(options)})\n\n{words}"
+    beside = f"\n\nBeside these: {', '.join(HOSTS)}" if folder == "topologies" else ""
+    return f"{name}({', '.join(options)})\n\n{words}{beside}"
 
 
 def _folders() -> dict[str, Callable[[], list[str]]]:

@@ -160,7 +160,7 @@ def clusters(draw: some.DrawFn, ranks: int, *, hosts: bool = False) -> Topology:
     for straggler in draw(some.lists(some.integers(0, ranks - 1), max_size=1)):
         topology = topology.degrade(rank=straggler, compute=0.8)
     if hosts:
-        devices, rate = draw(some.sampled_from([0, 0, 2, 3])), draw(some.sampled_from([12.5e9, 70e9]))
+        devices, rate = draw(some.sampled_from([None, None, 2, 3])), draw(some.sampled_from([12.5e9, 70e9]))
         topology = topology.replace(host=Hosts(nvme_write=rate, devices=devices))
         old = draw(some.sampled_from([0, 0, ranks // 2]))
         chips = (topologies.accelerators.build("a100_80gb"),) * old + topology.accelerators[old:]

@@ -246,8 +246,10 @@ def test_only_ranks_that_copy_need_a_link():
     ("changes", "message"),
     [
         ({"nvme_read": 0.0}, "nvme_read=0.0 of hosts: bytes/s must be at least 1"),
-        ({"bandwidth": -1.0}, "bandwidth=-1.0 of hosts"),
+        ({"bandwidth": 0.0}, "bandwidth=0.0 of hosts"),
         ({"devices": 1.5}, "devices=1.5 of hosts is not a whole number"),
+        ({"devices": 0}, "devices=0 of hosts is not a whole number from 1"),
+        ({"memory_bandwidth": None}, "memory_bandwidth=None of hosts: bytes/s must be at least 1"),
     ],
 )
 def test_impossible_hosts_fail_at_construction(changes, message):

@@ -108,9 +108,10 @@ def test_the_slowest_way_sets_the_time_of_an_update(offload, seconds):
 
 def test_faster_hosts_help():
     one = step("optimizer,to=nvme")
+    drives = ",nvme_write=100e9,nvme_read=100e9"
     times = [
         simulate(one, f"dgx_h100{options}").step_time
-        for options in ("", ",nvme_write=100e9,nvme_read=100e9", ",nvme_write=100e9,nvme_read=100e9,host_memory=400e9")
+        for options in ("", drives, f"{drives},host_memory_bandwidth=400e9")
     ]
     assert times[0] > 1.5 * times[1] > 1.5 * times[2]
 

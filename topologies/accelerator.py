@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from topologies.plugins import unknown
-
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
@@ -57,7 +55,7 @@ class Accelerator:
     def peak(self, dtype: str) -> float:
         """Dense FLOP/s for a dtype; there is no default, so an unknown one fails with the known ones."""
         if dtype not in self.peak_flops:
-            raise ValueError(unknown(f"dtype of {self.name}", dtype, self.peak_flops))
+            raise ValueError(f"unknown dtype of {self.name} {dtype!r}; Known: {', '.join(sorted(self.peak_flops))}")
         return self.peak_flops[dtype]
 
     def _positive_facts(self) -> list[tuple[str, float]]:

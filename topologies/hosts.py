@@ -42,10 +42,10 @@ NVME_LATENCY = 80 * MICRO
 class Hosts:
     """What devices share beside their network, in bytes/s: rates of links to hosts, and of the drives of each host.
 
-    `bandwidth` is between each device and its host, each way; 0 takes what the accelerator's data sheet says.
-    `nvme_read` and `nvme_write` are what all drives of a host sustain together, `memory` what its CPUs read and write
-    of their memory, in an optimizer's update. `devices` is how many neighbouring
-    ranks of one scale-up domain share a host; 0 takes what the data sheet says, or all of the domain.
+    `bandwidth` is between each device and its host, each way; None takes what the accelerator's data sheet says.
+    `nvme_read` and `nvme_write` are what all drives of a host sustain together, `memory_bandwidth` what its CPUs read
+    and write of their memory, in an optimizer's update. `devices` is how many neighbouring ranks of one scale-up domain
+    share a host; None takes what the data sheet says, or all of the domain.
 
     >>> import topologies
     >>> fast = topologies.build("dgx_h100").replace(host=Hosts(nvme_read=50e9))
@@ -53,20 +53,22 @@ class Hosts:
     [50000000000.0, 63000000000.0]
     """
 
-    bandwidth: float = 0.0
+    bandwidth: float | None = None
     nvme_read: float = NVME_READ
     nvme_write: float = NVME_WRITE
-    memory: float = CPU_MEMORY
-    devices: int = 0
+    memory_bandwidth: float = CPU_MEMORY
+    devices: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("bandwidth", "nvme_read", "nvme_write", "memory"):
+        for name in ("bandwidth", "nvme_read", "nvme_write", "memory_bandwidth"):
             value: Any = getattr(self, name)
-            known = isinstance(value, Real) and not isinstance(value, bool)
-            if not known or not (value >= SLOWEST or (name == "bandwidth" and value == 0)):
+            number = isinstance(value, Real) and not isinstance(value, bool)
+            if not (number and value >= SLOWEST) and not (name == "bandwidth" and value is None):
                 raise ValueError(f"{name}={value} of hosts: bytes/s must be at least {SLOWEST:g}")
-        if not isinstance(self.devices, Integral) or isinstance(self.devices, bool) or self.devices < 0:
-            raise ValueError(f"devices={self.devices} of hosts is not a whole number from 0")
+        many: Any = self.devices
+        whole = isinstance(many, Integral) and not isinstance(many, bool)
+        if many is not None and not (whole and many >= 1):
+            raise ValueError(f"devices={many} of hosts is not a whole number from 1")
 
     def groups(self, domains: Integers, chips: Sequence[Accelerator]) -> Integers:
         """The number of each device's host, given its scale-up domain, [devices].
@@ -86,22 +88,12 @@ class Hosts:
         return numbers.ravel()
 
 
-OPTIONS = {
-    "host_bandwidth": "bandwidth",
-    "nvme_read": "nvme_read",
-    "nvme_write": "nvme_write",
-    "host_memory": "memory",
-    "host_devices": "devices",
-}
-"""Options that every family of clusters takes, and the facts of hosts that they set."""
-
-
-def configured(topology: "Topology", options: Mapping[str, Any]) -> "Topology":
-    """A topology with hosts according to options, which then are part of its name."""
+def configured(topology: "Topology", options: Mapping[str, Any], names: Mapping[str, str]) -> "Topology":
+    """A topology with hosts according to options, each for the field `names` says, which then are part of its name."""
     if not options:
         return topology
     name = ",".join([topology.name, *(f"{key}={as_text(value)}" for key, value in options.items())])
-    host = Hosts(**{OPTIONS[key]: value for key, value in options.items()})
+    host = Hosts(**{names[key]: value for key, value in options.items()})
     marked = any(cpu for _, cpu in topology.graph.nodes(data="cpu"))
     wasted = idle(options, ["host_bandwidth", "host_devices"], "its CPUs are in the graph") if marked else ()
     return topology.replace(name=name, host=host, warnings=(*topology.warnings, *wasted))
@@ -146,7 +138,7 @@ def _ways(topology: "Topology") -> tuple[Edges, Ways, Ways]:
             out[rank], back[rank] = [(device, cpu)], [(cpu, device)]
             added += [(device, cpu, link), (cpu, device, link)]
     write, read = (Link("nvme", rate, NVME_LATENCY) for rate in (host.nvme_write, host.nvme_read))
-    memory = Link("dram", host.memory, 0.0)
+    memory = Link("dram", host.memory_bandwidth, 0.0)
     cpus: Sequence[Node] = [f"{prefix}cpu{number}" for number in range(max(numbers) + 1)]
     if marked:
         cpus = list(dict.fromkeys([way[-1][1] for way in out if way] + [way[0][0] for way in back if way]))
@@ -157,7 +149,7 @@ def _ways(topology: "Topology") -> tuple[Edges, Ways, Ways]:
 
 
 def _link(host: Hosts, chip: Accelerator) -> Link | None:
-    bandwidth = host.bandwidth or chip.host_bandwidth
+    bandwidth = chip.host_bandwidth if host.bandwidth is None else host.bandwidth
     return Link(chip.host_kind, bandwidth, PCIE_LATENCY) if bandwidth else None
 
 

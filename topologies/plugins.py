@@ -15,11 +15,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Folder:
-    """The plugins of one package, listed without importing them."""
+    """The plugins of one package, listed without importing them.
+
+    `aliases` are other names of plugins, `beside` options that all take beside their own.
+    """
 
     package: str
     what: str
     aliases: dict[str, str] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
         """Every plugin of the folder, sorted."""
@@ -54,7 +58,7 @@ class Folder:
         takes_any = any(each.kind is each.VAR_KEYWORD for each in known.values())
         for key in options:
             if key in given or not (takes_any or key in free):
-                raise ValueError(unknown(f"option of {name}", key, free))
+                raise ValueError(unknown(f"option of {name}", key, (*free, *self.beside)))
         return function(*values, **options)
 
 

@@ -47,7 +47,7 @@ class Offload:
     def __post_init__(self) -> None:
         for name in self.states:
             if name not in STATES:
-                raise ValueError(unknown("state to offload", name, (*STATES, NONE)))
+                raise ValueError(unknown("state to offload", name, STATES if len(self.states) > 1 else (*STATES, NONE)))
         if self.to not in MEDIA:
             raise ValueError(unknown("place to offload to", str(self.to), MEDIA))
         if not self.states and (self.to, self.overlap) != ("cpu", True):

@@ -6,6 +6,7 @@ from typing import Any, Self, TypedDict
 
 from topologies import accelerators
 from topologies.accelerator import Accelerator
+from topologies.clusters import HOSTS
 from topologies.hierarchy import Part, Tier, blocks, chain, cluster, gpus
 from topologies.link import Integers, Link
 from topologies.options import MAXIMUM_DEVICES, check_number, check_size, family, idle, own_options, title
@@ -71,7 +72,7 @@ class Cards:
         own = [each.name for each in fields(self) if each.name not in FACTS]
         for key in options:
             if key not in own:
-                raise ValueError(unknown(f"option of {family(build)}", key, [*own_options(build), *own]))
+                raise ValueError(unknown(f"option of {family(build)}", key, [*own_options(build), *own, *HOSTS]))
         return replace(self, **options)
 
     def beside(self, defaults: "Cards") -> dict[str, Any]:
