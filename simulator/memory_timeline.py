@@ -16,8 +16,10 @@ Times = Mapping[int, tuple[float, float]]
 """Start and end, in seconds, of the entries of an order by their position."""
 Flying = tuple[tuple[int, int], ...]
 """Microbatches in flight by stage, as pairs."""
-NOTHING = (-1, "")
-"""The action while none runs."""
+Part = tuple[tuple[int, str], int]
+"""A part of an action (stage, kind)."""
+NOTHING = (-1, ""), 0
+"""While no action runs."""
 
 
 class Change(NamedTuple):
@@ -62,34 +64,36 @@ def frame(result: "Result") -> pd.DataFrame:
 def changes(footprint: Footprint, order: Order, times: Times) -> Iterator[Change]:
     """The changes of a rank's memory, in order of time; an action without a kernel takes no time.
 
-    Assumes that an action's memory is allocated when its first kernel starts and freed when its last one ends.
+    Assumes that the parts of an action, one a layer, take equally long from its first kernel to its last.
 
     >>> from workloads.footprint import Item
-    >>> held, working = {0: {Item("activations"): 3.0}}, {(0, "B"): {Item("logits"): 1.0}}
-    >>> footprint = Footprint({Item("parameters"): 10.0}, held, working)
+    >>> held, parts = {0: {Item("activations"): 3.0}}, [{Item("logits"): 1.0}, {Item("activations"): -2.0}]
+    >>> footprint = Footprint({Item("parameters"): 10.0}, held, {(0, "B"): parts})
     >>> order = (((0, "F", "only"), 0), ((0, "B", "only"), 0))
     >>> for change in changes(footprint, order, {0: (2.0, 3.0), 1: (3.0, 5.0)}):
     ...     print(change.time, change.flying, change.rows)
     0.0 0 {'parameters': 10.0}
     2.0 1 {'parameters': 10.0, 'activations': 3.0}
     3.0 1 {'parameters': 10.0, 'activations': 3.0, 'logits': 1.0}
+    4.0 1 {'parameters': 10.0, 'activations': 1.0}
     5.0 0 {'parameters': 10.0}
     """
 
     @cache
-    def at(flying: Flying, action: tuple[int, str]) -> Mapping[str, float]:
-        return by_row(footprint.items(Moment({stage: count for stage, count in flying if count}, action)))
+    def at(flying: Flying, part: Part) -> Mapping[str, float]:
+        return by_row(footprint.items(Moment({stage: count for stage, count in flying if count}, *part)))
 
     before: Change | None = None
-    for time, flying, action in _moments(order, times):
-        change = Change(time, sum(count for _, count in flying), at(flying, action))
+    parts = {action: len(items) for action, items in footprint.working.items()}
+    for time, flying, part in _moments(order, times, parts):
+        change = Change(time, sum(count for _, count in flying), at(flying, part))
         if before is None or change[1:] != before[1:]:
             yield change
         before = change
 
 
-def _moments(order: Order, times: Times) -> Iterator[tuple[float, Flying, tuple[int, str]]]:
-    """(time, microbatches in flight, action): where an action starts, and where none follows one at once."""
+def _moments(order: Order, times: Times, parts: Mapping[tuple[int, str], int]) -> Iterator[tuple[float, Flying, Part]]:
+    """(time, microbatches in flight, part): where a part of an action starts, and where none follows one at once."""
     flying: dict[int, int] = {}
     now = 0.0
     for position, ((stage, kind, _), _) in enumerate(order):
@@ -100,7 +104,9 @@ def _moments(order: Order, times: Times) -> Iterator[tuple[float, Flying, tuple[
             yield now, tuple(flying.items()), NOTHING
         if kind == "F":
             flying[stage] = flying.get(stage, 0) + 1
-        yield start, tuple(flying.items()), (stage, kind)
+        many = parts.get((stage, kind), 1)
+        for part in range(many):
+            yield start + (end - start) * part / many, tuple(flying.items()), ((stage, kind), part)
         if kind in RELEASES:
             flying[stage] -= 1
         now = end

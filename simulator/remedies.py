@@ -31,9 +31,9 @@ class Remedy:
     """A change, the bytes that the fullest rank reserves with it, and whether every rank fits.
 
     >>> print(Remedy("recompute=full", 61.2e9, True))
-    recompute=full fits with 61.2 GB
+    recompute=full fits with 61.2 GB reserved
     >>> print(Remedy("fsdp=8", 101.2e9, False))
-    nothing tried fits; fsdp=8 comes closest with 101.2 GB
+    nothing tried fits; fsdp=8 comes closest with 101.2 GB reserved
     """
 
     change: str
@@ -41,7 +41,7 @@ class Remedy:
     fits: bool
 
     def __str__(self) -> str:
-        size = f"{self.reserved_bytes / GIGA:.1f} GB"
+        size = f"{self.reserved_bytes / GIGA:.1f} GB reserved"
         if self.fits:
             return f"{self.change} fits with {size}"
         return f"nothing tried fits; {self.change} comes closest with {size}"

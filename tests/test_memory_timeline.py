@@ -97,13 +97,16 @@ def test_every_line_is_a_change_in_order_of_time(plan):
 
 
 def test_it_integrates_to_the_sizes_times_how_long_they_are_held():
-    """Each microbatch's activations from the start of its F to the end of its B; the model states all along."""
+    """Activations of a stage's two layers: one half from the start of F to the end of B, the other half between halves.
+
+    The model states all along.
+    """
     result = simulated("pp=4", 6)
     frame, actions = result.to_frame("memory_timeline"), result.to_frame("actions")
     for rank, own in frame.groupby("rank"):
         mine = actions[actions["rank"] == rank].pivot_table("start_seconds", "microbatch", "action")
         ends = actions[actions["rank"] == rank].pivot_table("end_seconds", "microbatch", "action")
-        long = (ends["B"] - mine["F"]).sum()
+        long = ((ends["B"] - mine["F"]) / 2 + (ends["B"] + mine["B"] - ends["F"] - mine["F"]) / 4).sum()
         lasts = np.diff([*own["time_seconds"], result.step_time])
         (place,) = (place for place in result.program.memory if place[0] == result.coordinates[rank]["pp"])
         footprint = result.program.memory[place]
@@ -149,7 +152,7 @@ def footprint(states: float = 50e9, activations: float = 10e9, working: float = 
     return Footprint(
         {Item("optimizer"): states, Item("gathered", "parameters"): 1e9},
         {0: {Item("activations"): activations}},
-        {(0, "B"): {Item("logits"): working}},
+        {(0, "B"): [{Item("logits"): working}]},
     )
 
 
@@ -216,12 +219,12 @@ def test_the_verdict_names_the_nearest_change_that_fits():
     step = Changing(FULL, (("recompute=some", 30e9), ("recompute=full", 4e9), ("fsdp=8", 1e9)))
     line = memory_line(step)
     assert "does not fit; the largest row is activations, 80.0 GB; recompute=full fits with 61.2 GB" in line
-    assert line.endswith("61.2 GB")
+    assert line.endswith("61.2 GB reserved")
 
 
 def test_the_verdict_says_what_comes_closest_if_nothing_fits():
     step = Changing(FULL, (("recompute=some", 30e9), ("recompute=more", 23e9), ("fsdp=8", 25e9)))
-    assert memory_line(step).endswith("; nothing tried fits; recompute=more comes closest with 100.0 GB")
+    assert memory_line(step).endswith("; nothing tried fits; recompute=more comes closest with 100.0 GB reserved")
 
 
 def test_a_step_without_changes_has_a_plain_verdict():
@@ -230,11 +233,48 @@ def test_a_step_without_changes_has_a_plain_verdict():
     assert nearest(Made(FULL), 85e9) is None
 
 
-def test_a_step_offers_all_smaller_microbatches_and_the_layers_that_are_not_recomputed_yet():
-    step = TrainingStep(TINY.format(8), "dp=2", 16, 1024, microbatch=8, recompute="full,layers=2")
-    offered = [text for text, _ in step.remedies()]
-    assert offered[:5] == ["dp=2,zero=1", "microbatch=4", "microbatch=2", "microbatch=1", "recompute=full"]
-    assert not any("recompute" in text for text, _ in step.replace(recompute="full,every=4").remedies())
+def offers(*args, **options) -> list[str]:
+    return [text for text, _ in TrainingStep(*args, **options).remedies()]
+
+
+def test_a_step_offers_cheap_changes_and_their_combinations_before_dear_ones():
+    found = offers(TINY.format(8), "dp=2", 16, 1024, microbatch=8)
+    assert found[:3] == ["dp=2,zero=1", "microbatch=4", "dp=2,zero=1 with microbatch=4"]
+    assert len(found) == len(set(found)) == 4 * 3 * 4 * 2 - 1
+    away = ["offload" in text for text in found]
+    assert away == sorted(away)
+    assert found[-1] == "fsdp=2 with recompute=full, microbatch=1 and offload=optimizer"
+
+
+def test_a_step_offers_nothing_that_it_has():
+    options = {"batch": 16, "sequence": 1024, "microbatch": 2}
+    found = offers(TINY.format(8), "dp=2,zero=1", recompute="full,layers=2", **options)
+    single = [text for text in found if " with " not in text]
+    assert single == ["microbatch=1", "dp=2,zero=2", "fsdp=2", "recompute=full", "offload=optimizer"]
+    assert not any("recompute" in text for text in offers(TINY.format(8), "dp=2", recompute="full,every=4", **options))
+    assert offers(TINY.format(8), "fsdp=2", 2, 1024, recompute="full", offload="optimizer") == []
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "options", "change", "followed"),
+    [
+        (
+            "llama3_8b",
+            "dp=8",
+            {"microbatch": 8, "recompute": "full"},
+            "dp=8,zero=1 with microbatch=4",
+            {"microbatch": 4},
+        ),
+        ("llama3_70b", "dp=8", {"recompute": "full"}, "fsdp=8 with offload=optimizer", {"offload": "optimizer"}),
+    ],
+)
+def test_following_the_advice_fits_as_it_said(model, plan, options, change, followed):
+    step = TrainingStep(model, plan, 64, 8192, **options)
+    result = simulate(step, "dgx_h100")
+    assert (result.remedy.change, result.remedy.fits) == (change, True)
+    after = simulate(step.replace(plan=change.split(" ")[0], **followed), "dgx_h100")
+    assert after.memory_fits
+    assert after.reserved_memory == result.remedy.reserved_bytes
 
 
 def test_a_step_that_fits_is_offered_no_change():

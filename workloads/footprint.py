@@ -1,6 +1,6 @@
 """What a rank's memory holds in the course of a step, as items of so many bytes."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,10 +23,11 @@ RELEASES = ("B", "W")
 
 
 class Moment(NamedTuple):
-    """While an action runs: the microbatches in flight on each stage, and the action as (stage, kind)."""
+    """While an action runs: the microbatches in flight on each stage, the action as (stage, kind), and a part of it."""
 
     flying: Mapping[int, int]
     action: tuple[int, str]
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,11 @@ class Footprint:
     """The memory of a rank: bytes of items that are there for the whole step, or for a while.
 
     `resident` are there all along; `held[stage]` for every microbatch in flight on a stage, from the start of its F to
-    the end of its B (or W); `working[stage, kind]` while an action of that kind runs on the stage.
+    the end of its B (or W). `working[stage, kind]` has what is there beside that in the parts, one after another, of an
+    action of that kind on the stage; what is not there yet, or no longer, is negative.
 
     >>> footprint = Footprint(
-    ...     {Item("parameters"): 10.0}, {0: {Item("activations"): 3.0}}, {(0, "B"): {Item("activations"): 1.0}}
+    ...     {Item("parameters"): 10.0}, {0: {Item("activations"): 3.0}}, {(0, "B"): [{Item("activations"): 1.0}, {}]}
     ... )
     >>> footprint.rows([((0, kind, "only"), number) for kind, number in (("F", 0), ("F", 1), ("B", 0), ("B", 1))])
     {'parameters': 10.0, 'activations': 7.0}
@@ -45,16 +47,17 @@ class Footprint:
 
     resident: Items
     held: Mapping[int, Items] = field(default_factory=dict)
-    working: Mapping[tuple[int, str], Items] = field(default_factory=dict)
+    working: Mapping[tuple[int, str], Sequence[Items]] = field(default_factory=dict)
 
     def moments(self, order: Order) -> Iterator[Moment]:
-        """The moments of an order, one for each action."""
+        """The moments of an order, for each action the part of it when it needs most."""
+        worst = {action: _worst(parts) for action, parts in self.working.items()}
         flying: dict[int, int] = {}
         for (stage, kind, _), _ in order:
             if kind == "F":
                 flying[stage] = flying.get(stage, 0) + 1
             if kind in ACTIONS:
-                yield Moment(flying.copy(), (stage, kind))
+                yield Moment(flying.copy(), (stage, kind), worst.get((stage, kind), 0))
             if kind in RELEASES:
                 flying[stage] -= 1
 
@@ -66,24 +69,34 @@ class Footprint:
         for stage, count in moment.flying.items():
             for item, size in self.held.get(stage, {}).items():
                 found[item] = found.get(item, 0.0) + count * size
-        for item, size in self.working.get(moment.action, {}).items():
+        for item, size in self._beside(moment).items():
             found[item] = found.get(item, 0.0) + size
         return found
 
     def peak(self, order: Order) -> dict[Item, float]:
         """Bytes of all items at the moment of an order when they are most in all, the first such moment."""
         held = {stage: sum(items.values()) for stage, items in self.held.items()}
-        working = {action: sum(items.values()) for action, items in self.working.items()}
 
         def total(moment: Moment) -> float:
             flying = sum(count * held.get(stage, 0.0) for stage, count in moment.flying.items())
-            return flying + working.get(moment.action, 0.0)
+            return flying + sum(self._beside(moment).values())
 
         return self.items(max(self.moments(order), key=total, default=None))
 
     def rows(self, order: Order) -> dict[str, float]:
         """Bytes of all rows at the peak."""
         return by_row(self.peak(order))
+
+    def _beside(self, moment: Moment) -> Items:
+        """What an action has at a moment beside what is held."""
+        parts = self.working.get(moment.action, ())
+        return parts[moment.part] if parts else {}
+
+
+def _worst(parts: Sequence[Items]) -> int:
+    """The number of the part with the most bytes."""
+    sizes = [sum(items.values()) for items in parts]
+    return sizes.index(max(sizes))
 
 
 def by_row(items: Items) -> dict[str, float]:

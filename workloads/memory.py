@@ -3,7 +3,7 @@
 Bytes. Source of activations: arXiv:2205.05198.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from workloads.footprint import Footprint, Item
@@ -131,47 +131,56 @@ class _Account:
         }
 
     def _held(self, stage: Stage) -> Found:
-        """What a stage keeps of one microbatch: of a group of layers that is recomputed its input alone."""
+        """What a stage keeps of one microbatch."""
         found: Found = {}
         for layers, repeated in self._pieces(stage):
-            if repeated:
-                _add(found, Item("activations", INPUTS), self._boundary())
-            else:
-                self._add_saved(found, layers[0])
-                self._add_softmax(found, layers[0])
+            self._add_kept(found, layers, repeated=repeated)
         return found
 
-    def _working(self, stage: Stage, kind: str) -> Found:
-        """What is there beside that while an action runs, at the worst of its moments."""
-        found: Found = {}
+    def _working(self, stage: Stage, kind: str) -> list[Found]:
+        """What is there beside that while an action runs, piece by piece of the stage."""
+        always: Found = {}
         if stage.layers and self.step.plan.share("boundary") < 1:
             gathered = self.microbatch.bytes(self.step.model.hidden) * (1 if kind == "F" else 2)
-            _add(found, Item("buffers", "gathered tokens"), gathered)
-        moments = [self._logits(stage)] if kind == "F" else [{}, *self._moments(stage)]
-        worst = max(moments, key=lambda moment: sum(moment.values()))
-        return {item: found.get(item, 0.0) + worst.get(item, 0.0) for item in {**found, **worst}}
+            _add(always, Item("buffers", "gathered tokens"), gathered)
+        parts = self._forward(stage) if kind == "F" else self._backward(stage, frees=kind == "B")
+        return [_joined(always, part) for part in parts] or [always]
 
-    def _moments(self, stage: Stage) -> Iterator[Found]:
-        """Moments of a backward: at each piece of the stage from its end, when that has been computed again.
+    def _forward(self, stage: Stage) -> list[Found]:
+        """Parts of a forward, piece by piece; what later ones will keep is subtracted."""
+        missing: Found = {}
+        parts: list[Found] = []
+        for layers, repeated in reversed(self._pieces(stage)):
+            parts.append(_joined(missing, self._logits(stage) if layers[0].kind == "head" else {}))
+            self._add_kept(missing, layers, repeated=repeated, sign=-1)
+        return parts[::-1]
 
-        What is behind it has been freed by then, and is subtracted.
+    def _backward(self, stage: Stage, *, frees: bool) -> Iterator[Found]:
+        """Parts of a backward: each piece of the stage from its end, when that has been computed again.
+
+        What is behind it has been freed by then, and is subtracted; unless weight gradients still need it.
         """
         freed: Found = {}
         for layers, repeated in reversed(self._pieces(stage)):
-            moment = dict(freed)
+            part = dict(freed)
             for layer in layers:
-                self._add_recomputed(moment, layer, repeated=repeated)
+                self._add_recomputed(part, layer, repeated=repeated)
             for item, size in self._logits(stage).items() if layers[0].kind == "head" else ():
-                _add(moment, item, size)
+                _add(part, item, size)
             if repeated:
                 first = next(iter(layers[0].modules)).name
-                _add(moment, Item("recomputed", _prefix(layers[0]) + first), -self._boundary())
-            yield moment
-            if repeated:
-                _add(freed, Item("activations", INPUTS), -self._boundary())
-            else:
-                self._add_saved(freed, layers[0], sign=-1)
-                self._add_softmax(freed, layers[0], sign=-1)
+                _add(part, Item("recomputed", _prefix(layers[0]) + first), -self._boundary())
+            yield part
+            if frees:
+                self._add_kept(freed, layers, repeated=repeated, sign=-1)
+
+    def _add_kept(self, found: Found, layers: Sequence[Layer], *, repeated: bool, sign: int = 1) -> None:
+        """What a piece keeps from forward to backward: of a group of layers that is recomputed its input alone."""
+        if repeated:
+            _add(found, Item("activations", INPUTS), sign * self._boundary())
+        else:
+            self._add_saved(found, layers[0], sign=sign)
+            self._add_softmax(found, layers[0], sign=sign)
 
     def _pieces(self, stage: Stage) -> list[tuple[tuple[Layer, ...], bool]]:
         """A stage's layers in order: groups that are recomputed whole, and single ones that are not."""
@@ -219,6 +228,11 @@ class _Account:
 def _prefix(layer: Layer) -> str:
     """What comes before the names of embedding's and head's modules."""
     return "" if layer.kind == "layer" else f"{layer.kind}."
+
+
+def _joined(one: Found, other: Found) -> Found:
+    """The items of both."""
+    return {item: one.get(item, 0.0) + other.get(item, 0.0) for item in {**one, **other}}
 
 
 def _add(found: Found, item: Item, size: float) -> None:

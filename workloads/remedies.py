@@ -1,73 +1,103 @@
-"""Changes to a step that save memory, the nearest first: what costs little time before what costs much."""
+"""Changes to a step that save memory, and combinations of them: what costs little time before what costs much."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workloads import strategies
 from workloads.plan import ParallelPlan
 from workloads.strategies.dp import Data
+from workloads.strategy import Strategy
 
 if TYPE_CHECKING:
     from workloads.step import TrainingStep
 
-Change = tuple[str, dict[str, Any]]
+ZERO = {1: 0.01, 2: 0.05}
+FSDP, CHEAP, FULL, HALF, AWAY = 0.10, 0.05, 0.33, 0.03, 1.0
+"""What changes cost, as shares of a step's time. Assumes that they add up, and that they are the same for every step:
+nearly nothing for an optimizer in shares, more for gradients that are scattered in every microbatch and for parameters
+gathered in it, a third for another forward pass, little for smaller microbatches, most for the way to a host."""
+
+
+class Change(NamedTuple):
+    """Fields of a step with other values, and what that costs."""
+
+    price: float
+    texts: tuple[str, ...]
+    fields: dict[str, Any]
+
+    def __str__(self) -> str:
+        first, *others = self.texts
+        *before, last = others or ("",)
+        return f"{first} with {', '.join(before)} and {last}" if before else f"{first} with {last}" if last else first
+
+
+NOTHING = Change(0.0, (), {})
 
 
 def remedies(step: "TrainingStep") -> Iterator[tuple[str, "TrainingStep"]]:
-    """Every change that makes a legal step, as text and as the changed step.
+    """Every combination of changes that makes a legal step, the cheapest first, as text and as the changed step.
 
-    First a sharded optimizer, then cheap recomputation, smaller microbatches, full recomputation, sharded gradients and
-    parameters, an optimizer at the host, and at last these and full recomputation together.
+    More of the states of replicas in shares, cheap or full recomputation, smaller microbatches, an optimizer at the
+    host.
 
     >>> from workloads import TrainingStep
     >>> step = TrainingStep("llama3_8b", "dp=8", batch=16, sequence=8192, microbatch=2)
     >>> [text for text, _ in remedies(step)][:4]
-    ['dp=8,zero=1', 'recompute=selective,modules=norm+activation', 'microbatch=1', 'recompute=full']
+    ['dp=8,zero=1', 'microbatch=1', 'dp=8,zero=1 with microbatch=1', 'recompute=selective,modules=norm+activation']
     """
-    for text, fields in _changes(step):
+    for change in sorted(_combinations(step), key=lambda each: (each.price, len(each.texts))):
         try:
-            yield text, step.replace(**fields)
+            yield str(change), step.replace(**change.fields)
         except ValueError:
             continue
 
 
-def _changes(step: "TrainingStep") -> Iterator[Change]:
-    """Changes of fields, legal or not."""
-    shards = list(_shards(step.plan))
-    away: list[Change] = [] if step.offload else [("offload=optimizer", {"offload": "optimizer"})]
-    full: Change = ("recompute=full", {"recompute": "full"})
-    cheap = "selective" if step.attention == "unfused" else "selective,modules=norm+activation"
-    yield from shards[:1]
-    if step.recompute.mode == "none":
-        yield f"recompute={cheap}", {"recompute": cheap}
-    yield from ((f"microbatch={size}", {"microbatch": size}) for size in _halves(step.microbatch))
-    everything = step.recompute.full and step.recompute.layers is None
-    if not everything:
-        yield full
-    yield from (*shards[1:], *away)
-    together = [] if everything else [full]
-    for text, fields in (*shards, *away):
-        yield from ((f"{text} with {more}", fields | added) for more, added in together)
-    for text, fields in shards if away else ():
-        both = (f"{text} with {away[0][0]}", fields | away[0][1])
-        yield from ((f"{both[0]} and {more}", both[1] | added) for more, added in together)
-
-
-def _halves(microbatch: int) -> Iterator[int]:
-    """Half of a microbatch, half of that, down to one sequence."""
-    while microbatch > 1:
-        microbatch //= 2
-        yield microbatch
+def _combinations(step: "TrainingStep") -> Iterator[Change]:
+    """Some change or none of every kind, at least one in all; legal or not."""
+    for parts in product(_shards(step.plan), _recomputations(step), _microbatches(step), _offloads(step)):
+        fields = {key: value for part in parts for key, value in part.fields.items()}
+        if fields:
+            yield Change(math.fsum(part.price for part in parts), sum((part.texts for part in parts), ()), fields)
 
 
 def _shards(plan: ParallelPlan) -> Iterator[Change]:
     """More of the states of a replica sharded over `dp`: optimizer, gradients, parameters."""
+    yield NOTHING
     for index, strategy in enumerate(plan.strategies):
         if isinstance(strategy, Data) and strategy.degree > 1:
-            sharded = [replace(strategy, zero=zero, overlap=True) for zero in range(strategy.zero + 1, 3)]
-            axes = [each.axis for each in plan.strategies]
-            more = [] if "fsdp" in axes else [strategies.build("fsdp", strategy.degree)]
-            for each in (*sharded, *more):
+            more = {zero: replace(strategy, zero=zero, overlap=True) for zero in range(strategy.zero + 1, 3)}
+            priced: list[tuple[float, Strategy]] = [(ZERO[zero], each) for zero, each in more.items()]
+            if "fsdp" not in [each.axis for each in plan.strategies]:
+                priced.append((FSDP, strategies.build("fsdp", strategy.degree)))
+            for price, each in priced:
                 changed = (*plan.strategies[:index], each, *plan.strategies[index + 1 :])
-                yield str(each), {"plan": ParallelPlan(changed)}
+                yield Change(price, (str(each),), {"plan": ParallelPlan(changed)})
+
+
+def _recomputations(step: "TrainingStep") -> Iterator[Change]:
+    """What is cheap to compute again, where nothing is yet; everything, where not all of it is."""
+    yield NOTHING
+    cheap = "selective" if step.attention == "unfused" else "selective,modules=norm+activation"
+    prices = {cheap: CHEAP} if step.recompute.mode == "none" else {}
+    if not (step.recompute.full and step.recompute.layers is None):
+        prices["full"] = FULL
+    yield from (Change(price, (f"recompute={text}",), {"recompute": text}) for text, price in prices.items())
+
+
+def _microbatches(step: "TrainingStep") -> Iterator[Change]:
+    """Half of a microbatch, half of that, down to one sequence."""
+    yield NOTHING
+    size, price = step.microbatch, 0.0
+    while size > 1:
+        size, price = size // 2, price + HALF
+        yield Change(price, (f"microbatch={size}",), {"microbatch": size})
+
+
+def _offloads(step: "TrainingStep") -> Iterator[Change]:
+    """The optimizer at the host."""
+    yield NOTHING
+    if not step.offload:
+        yield Change(AWAY, ("offload=optimizer",), {"offload": "optimizer"})
