@@ -39,6 +39,17 @@ def build(copy: HostCopy, ranks: Ints, topology: Topology) -> Activity:
     return Activity(ALGORITHMS[copy.kind, copy.medium], (phase,), np.zeros(groups))
 
 
+def fullest_host(sizes: Floats, topology: Topology) -> float:
+    """The most bytes at one host, given those that every rank keeps at its own, shape (ranks,).
+
+    >>> import topologies
+    >>> fullest_host(np.full(16, 1e9), topologies.build("dgx_h100,nodes=2"))
+    8000000000.0
+    """
+    rank, memory = topology.host_routes(np.arange(len(sizes)), "update")
+    return float(np.bincount(memory, sizes[rank]).max())
+
+
 def _check(copy: HostCopy, ranks: Ints, hops: Ints, topology: Topology) -> None:
     lost = np.flatnonzero(hops == 0)
     if len(lost):

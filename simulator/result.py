@@ -5,9 +5,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from simulator import summary
 from simulator.allocator import reserved
 from simulator.demand import unmeasured
+from simulator.host_copies import fullest_host
 from simulator.placements import Placed, places
 from simulator.remedies import Remedy, nearest
 from simulator.timeline import Timeline, per_rank
@@ -131,8 +134,7 @@ class Result:
     @cached_property
     def reserved(self) -> tuple[float, ...]:
         """Bytes that the caching allocator reserves, for the representative of each rank class."""
-        footprints = [self.program.memory.get(place, Footprint({})) for place in self.memory_places]
-        return tuple(map(reserved, footprints, self.memory_items))
+        return tuple(map(reserved, self._footprints, self.memory_items))
 
     @cached_property
     def memory_places(self) -> tuple[tuple[int, ...], ...]:
@@ -154,6 +156,13 @@ class Result:
     def reserved_memory(self) -> float:
         """Bytes that the caching allocator reserves at the peak of the fullest rank: see `simulator.allocator`."""
         return max(self.reserved)
+
+    @cached_property
+    def offloaded_memory(self) -> float:
+        """Bytes of model states at the fullest host; 0 without offload. Whether a host has so much is not checked."""
+        sizes = np.array([sum(each.offloaded.values()) for each in self._footprints])
+        classes = self.timeline.quotient.partition.ranks
+        return fullest_host(sizes[classes], self.topology) if sizes.any() else 0.0
 
     @property
     def memory_fits(self) -> bool:
@@ -230,6 +239,11 @@ class Result:
         from simulator import frames
 
         return frames.compare([self, *others])
+
+    @property
+    def _footprints(self) -> list[Footprint]:
+        """What there is to know of memory, for the representative of each rank class."""
+        return [self.program.memory.get(place, Footprint({})) for place in self.memory_places]
 
     @cached_property
     def _possible_flops(self) -> float:

@@ -88,6 +88,8 @@ def _rows(result: "Result") -> Iterator[Row]:
         yield "placement", words(result.places)
     if any(result.memory):
         yield "memory", verdict(result)
+    if result.offloaded_memory:
+        yield "offloaded", f"{_gigabytes(result.offloaded_memory)} on the fullest host"
     for warning in result.warnings:
         yield "warning", warning
 

@@ -155,3 +155,20 @@ def test_bad_input_in_one_line(offload, plan, message):
     with pytest.raises(ValueError, match=message) as failure:
         step(offload, plan)
     assert "\n" not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("states", "plan", "cluster", "each", "ranks"),
+    [
+        ("optimizer", "fsdp=8", "dgx_h100", 12 / 8, 8),
+        ("optimizer+gradients+parameters", "fsdp=8", "dgx_h100", 16 / 8, 8),
+        ("optimizer", "dp=2 fsdp=8", "dgx_h100,nodes=2", 12 / 8, 8),
+        ("optimizer", "fsdp=8", "dgx_h100,host_devices=2", 12 / 8, 2),
+    ],
+)
+def test_what_is_offloaded_is_on_a_host(states, plan, cluster, each, ranks):
+    """Bytes a parameter of master weights and moments, and of the rest, of the ranks that share a host."""
+    result = simulate(step(states, plan, batch=16), cluster)
+    assert result.offloaded_memory == pytest.approx(ranks * each * step("none", plan, batch=16).model.parameters())
+    assert "offloaded" in str(result)
+    assert simulate(step("none", plan, batch=16), cluster).offloaded_memory == 0

@@ -36,7 +36,8 @@ class Footprint:
 
     `resident` are there all along; `held[stage]` for every microbatch in flight on a stage, from the start of its F to
     the end of its B (or W). `working[stage, kind]` has what is there beside that in the parts, one after another, of an
-    action of that kind on the stage; what is not there yet, or no longer, is negative.
+    action of that kind on the stage; what is not there yet, or no longer, is negative. `offloaded` are the rank's items
+    at its host, all along.
 
     >>> footprint = Footprint(
     ...     {Item("parameters"): 10.0}, {0: {Item("activations"): 3.0}}, {(0, "B"): [{Item("activations"): 1.0}, {}]}
@@ -48,6 +49,7 @@ class Footprint:
     resident: Items
     held: Mapping[int, Items] = field(default_factory=dict)
     working: Mapping[tuple[int, str], Sequence[Items]] = field(default_factory=dict)
+    offloaded: Items = field(default_factory=dict)
 
     def moments(self, order: Order) -> Iterator[Moment]:
         """The moments of an order, for each action the part of it when it needs most."""

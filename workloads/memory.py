@@ -70,17 +70,12 @@ class _Account:
             self._resident(),
             {number: held[id(stage)] for number, stage in self.stages.items()},
             {(number, kind): working[id(stage), kind] for number, stage in self.stages.items() for kind in "FBI"},
+            self._states(offloaded=True),
         )
 
     def _resident(self) -> Found:
         """Model states, gathered layers, the runtime."""
-        found: Found = {}
-        plan = self.step.plan
-        for layer in self.layers:
-            part = PARTS[layer.kind]
-            for row, size in self._states().items():
-                if not self.step.offload.keeps(row):
-                    _add(found, Item(row, part), layer.parameters * size * plan.share(SHARES[row]))
+        found = self._states(offloaded=False)
         self._add_gathered(found)
         self._add_fetched(found)
         if self.step.schedule.ranks > 1:
@@ -120,15 +115,22 @@ class _Account:
             leaving = max((layer.parameters for layer in self.layers), default=0.0) * plan.share("gradients")
             _add(found, Item("buffers", "leaving gradients"), leaving * self.microbatch.reduced_bytes)
 
-    def _states(self) -> dict[str, float]:
-        """Bytes of a parameter's states."""
+    def _states(self, *, offloaded: bool) -> Found:
+        """Model states that are kept here, or those at the host."""
+        found: Found = {}
         optimizer, element = self.step.optimizer, self.microbatch.element
-        return {
+        sizes = {
             "parameters": element,
             "gradients": self.microbatch.gradient_bytes,
             "master_weights": optimizer.master_bytes(element),
             "optimizer": optimizer.moments + optimizer.copy,
         }
+        for row, size in sizes.items():
+            if self.step.offload.keeps(row) == offloaded:
+                for layer in self.layers:
+                    each = layer.parameters * size * self.step.plan.share(SHARES[row])
+                    _add(found, Item(row, PARTS[layer.kind]), each)
+        return found
 
     def _held(self, stage: Stage) -> Found:
         """What a stage keeps of one microbatch."""

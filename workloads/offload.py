@@ -24,7 +24,8 @@ class Offload:
     added up at the host; `parameters` are fetched for every forward and backward, a layer ahead of its use. With
     `overlap` off every copy holds up the kernels. Assumes that the host's own copies of gradients and parameters are as
     large as those that travel; that drives hold the optimizer's states and the parameters, but never gradients; that
-    adding up gradients takes the host no time; and that those of a tied embedding leave before its two copies meet.
+    adding up gradients takes the host no time; that those of a tied embedding leave before its two copies meet; and
+    that hosts and drives have room.
 
     >>> offload = Offload.parse("optimizer+gradients,to=nvme")
     >>> offload.states, str(offload), bool(Offload.parse("none"))

@@ -39,7 +39,6 @@ ADAM = Optimizer("adam")
 NOWHERE = Offload()
 
 Built = TypeVar("Built")
-Parsed = TypeVar("Parsed", ParallelPlan, Recompute, Optimizer, Offload)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -93,14 +92,14 @@ class TrainingStep:
         convention: str = "causal",
     ) -> None:
         values = {
-            "model": models.build(model) if isinstance(model, str) else model,
-            "plan": _parsed("plan", ParallelPlan, plan),
+            "model": _parsed("model", Transformer, models.build, model),
+            "plan": _parsed("plan", ParallelPlan, ParallelPlan.parse, plan),
             "batch": _whole(batch),
             "sequence": _whole(sequence),
             "microbatch": _whole(microbatch),
-            "recompute": _parsed("recompute", Recompute, recompute),
-            "optimizer": _parsed("optimizer", Optimizer, optimizer),
-            "offload": _parsed("offload", Offload, offload),
+            "recompute": _parsed("recompute", Recompute, Recompute.parse, recompute),
+            "optimizer": _parsed("optimizer", Optimizer, Optimizer.parse, optimizer),
+            "offload": _parsed("offload", Offload, Offload.parse, offload),
         }
         names = {"precision": precision, "attention": attention, "convention": convention}
         for name, value in (values | names | {"fusion": fusion, "graphs": graphs, "cache": {}}).items():
@@ -222,6 +221,11 @@ class TrainingStep:
             yield f"recompute={self.recompute} repeats fused attention, which keeps no scores to be freed{others}"
         if self.recompute.full and self.recompute.layers == 0 and not self.recompute.head:
             yield f"recompute={self.recompute} recomputes nothing"
+        most = max(self.layer_counts)
+        for name in ("layers", "every"):
+            given = getattr(self.recompute, name)
+            if isinstance(given, int) and given > most:
+                yield f"{name}={given} of recompute={self.recompute}: no stage has more than {most} layers"
         if self.recompute.head and not self.model.vocab:
             yield f"recompute={self.recompute}: head=on changes nothing, {self.model.name} has no head"
 
@@ -277,10 +281,10 @@ class TrainingStep:
                     )
 
 
-def _parsed(name: str, kind: type[Parsed], value: Any) -> Parsed:
+def _parsed(name: str, kind: type[Built], read: Callable[[str], Built], value: Any) -> Built:
     """A value of a kind, or the text of one."""
     if isinstance(value, str):
-        return kind.parse(value)
+        return read(value)
     if not isinstance(value, kind):
         raise ValueError(f"{name}={value!r} is neither text nor {kind.__name__}")  # noqa: TRY004
     return value

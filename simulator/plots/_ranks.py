@@ -1,6 +1,7 @@
 """Which ranks a picture shows: those of a mesh axis, or some by number."""
 
 from collections.abc import Sequence
+from numbers import Integral
 
 from simulator.plots import Framed
 
@@ -25,7 +26,8 @@ def by_number(result: Framed, ranks: Sequence[int]) -> tuple[int, ...]:
     known = sorted(result.coordinates)
     missing = [rank for rank in ranks if rank not in result.coordinates]
     if missing or not len(ranks):
-        nearest = sorted(known, key=lambda rank: abs(rank - missing[0]) if missing else rank)[:8]
+        number = missing[0] if missing and isinstance(missing[0], Integral) else 0
+        nearest = sorted(known, key=lambda rank: abs(rank - number))[:8]
         what = f"rank {missing[0]} is not in the result's frames" if missing else "ranks=[] leaves nothing to draw"
         raise ValueError(f"{what}, which hold one rank of each class; the nearest are {sorted(nearest)}")
     return tuple(sorted(set(ranks)))

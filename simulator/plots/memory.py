@@ -15,8 +15,8 @@ from topologies.units import GIGA
 def draw(result: Framed, ax: Axes | None = None, *, rank: int | None = None) -> Axes:
     """Draw what a rank holds over the step, its peak, and the memory that its accelerator has; return the axes.
 
-    `rank` is one that is in the result's frames, by default the fullest. Every step of the stack is a microbatch that
-    comes or goes, or what an action needs while it runs; the legend has the bytes of each row at the peak.
+    `rank` is one that is in the result's frames, by default the fullest. Every step of the stack is a layer of a
+    microbatch that comes or goes, or what it needs meanwhile; the legend has the bytes of each row at the peak.
     """
     result, memory = with_memory("memory", result)
     everywhere = result.to_frame("memory_timeline")
