@@ -227,12 +227,13 @@ def validate_gemm(data: str | None, out: str | None, as_json: bool) -> None:
 
 def _validate(kind: Any, data: str | None, out: str | None, *, as_json: bool) -> None:
     """Run one kind of validation, write its rows, print its report."""
-    from simulator.validation.report import SECONDS
+    from simulator.validation.report import SECONDS, check_compared
 
     _check_writable(out)
     rows, summary = kind.validate(data)
     if out is not None:
         rows.rename(columns=SECONDS).to_csv(out, index=False)
+    check_compared(summary, len(rows), data)
     _print(summary if as_json else kind.text(summary), as_json=as_json)
 
 

@@ -82,8 +82,7 @@ def test_every_row_is_counted_once(compared):
         ({"data_type": "fp4"}, "no peak of this data type is known"),
         ({"data_type": "fp8", "accelerator": "A100-SXM4-80GB"}, "no peak of this data type is known"),
         ({"n": np.nan}, "shape of a GEMM is not stated"),
-        ({"k": np.inf}, "shape of a GEMM is not stated"),
-        ({"time_seconds": np.nan, "flops_per_second": 0.0}, "no time and no speed"),
+        ({"time_seconds": np.nan, "flops_per_second": np.nan}, "no time and no speed"),
         ({"kind": "attention", "implementation": "PyTorch unfused"}, "no such implementation"),
     ],
 )
@@ -210,12 +209,22 @@ def test_the_table_says_what_the_blocks_say(summary):
     assert f"{summary['kinds']['attention']['median_ape']:.1%}" in text
 
 
+def test_the_table_adds_up(summary):
+    """What counts among the kind above it says so, and is indented."""
+    lines = gemm.text(summary).split("\n\n")[0].splitlines()[2:]
+    counts = {line.split("  ")[0]: int(line.split()[-5]) for line in lines if not line.startswith(" ")}
+    assert sum(counts.values()) == summary["rows"]
+    (part,) = (line for line in lines if line.startswith(" "))
+    assert part.startswith("  of which grouped_gemm ")
+    assert lines[list(counts).index("gemm") + 1] == part
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda frame: frame.drop(columns="kind"), "has no column 'kind'"),
         (lambda frame: frame.head(0), "has no rows"),
-        (lambda frame: frame.head(2).assign(m=["8", "many"]), "row 1: m='many' is not a number"),
+        (lambda frame: frame.head(2).assign(m=["8", "many"]), "line 3: m=many is not a whole number from 1 to 1e9"),
     ],
 )
 def test_bad_files_are_one_line(tmp_path, change, message):
@@ -227,9 +236,9 @@ def test_bad_files_are_one_line(tmp_path, change, message):
     assert done.output.count("\n") == 1
 
 
-def test_a_file_without_a_comparable_row_is_zeros(tmp_path):
+def test_a_file_without_a_comparable_row_has_no_errors(tmp_path):
     mine = tmp_path / "mine.csv"
     FRAME.head(3).assign(accelerator="abacus").to_csv(mine, index=False)
     _, summary = gemm.validate(mine)
-    assert (summary["rows"], summary["skipped"]) == (0, 3)
+    assert (summary["rows"], summary["skipped"], summary["mape"]) == (0, 3, None)
     assert gemm.text(summary)

@@ -15,7 +15,7 @@ import topologies
 from simulator import collectives
 from simulator.activity import Activity
 from simulator.validation import tables
-from simulator.validation.tables import LeftOutError
+from simulator.validation.tables import TIME, LeftOutError, Number, stated
 from topologies import Topology
 from topologies.transport import SWITCH_LATENCY
 from workloads.ops import Collective
@@ -28,7 +28,15 @@ COLUMNS = (
     *("nics_per_node", "nic_bits_per_second", "size_bytes", "time_seconds", "notes"),
 )
 
-NUMBERS = ("gpus", "nodes", "nics_per_node", "nic_bits_per_second", "size_bytes", "time_seconds")
+GPUS = Number("a whole number from 1 to 1e5", 1, 1e5, whole=True)
+"""Accelerators or nodes, so many that a network of them is built within seconds."""
+NUMBERS = {
+    **dict.fromkeys(("gpus", "nodes"), GPUS),
+    "nics_per_node": Number("a whole number from 1 to 1000", 1, 1000, whole=True),
+    "nic_bits_per_second": Number("a rate from 1e6 to 1e15 bit/s", 1e6, 1e15),
+    "size_bytes": Number("a whole number of bytes from 1 to 1e15", 1, 1e15, whole=True),
+    "time_seconds": TIME,
+}
 
 # The one rule of what is left out: vendors' own figures and expectations; rows without a time or a size; rows whose
 # notes call the system abnormal, or the result unexplained; and systems that are not modelled, or not described well
@@ -140,14 +148,14 @@ def _check_worth(row: dict[str, Any]) -> None:
     tables.check_quality(row)
     if row["collective"] not in KINDS:
         raise LeftOutError(f"not a collective of this network model ({row['collective']})")
-    if not (0 < row["time_seconds"] < math.inf and 0 < row["size_bytes"] < math.inf):
+    if not stated(row["time_seconds"], row["size_bytes"]):
         raise LeftOutError("no time or no size published")
     if row["series"] in UNEXPLAINED:
         raise LeftOutError("the collectors of the data call the result unexplained")
     tables.check_normal(notes)
     if row["accelerator"] not in SERVERS:
         raise LeftOutError(f"no server of this accelerator is modelled ({row['accelerator']})")
-    if not (row["gpus"] > 1 and row["nodes"] >= 1 and row["gpus"] % 1 == row["nodes"] % 1 == 0):
+    if not stated(row["gpus"], row["nodes"]) or row["gpus"] == 1:
         raise LeftOutError("the number of accelerators or nodes is not stated, or is one")
 
 
@@ -175,7 +183,7 @@ def _network(row: dict[str, Any], per_domain: int, each: int) -> str:
     transport = UNSTATED if transport == "unstated" else transport
     if transport not in SWITCH_LATENCY:
         raise LeftOutError(f"no such network is modelled ({transport})")
-    if not (cards > 0 and rate > 0):
+    if not stated(cards, rate):
         raise LeftOutError("the number or the rate of the network cards is not stated")
     # Servers have their cards spread evenly: a job on some of a server's accelerators uses the cards next to these.
     whole = cards * per_domain / each

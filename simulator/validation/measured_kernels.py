@@ -1,6 +1,5 @@
 """Kernels as measured and published, rebuilt as ops that the kernel models can time."""
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -12,7 +11,7 @@ import pandas as pd
 from simulator.compute import GEMMS, Roofline
 from simulator.kernels import FLASH2, ITEM_BYTES
 from simulator.validation import tables
-from simulator.validation.tables import LeftOutError
+from simulator.validation.tables import COUNT, TIME, LeftOutError, Number, stated
 from topologies import Accelerator, accelerators
 from workloads.ops import Compute
 
@@ -21,7 +20,12 @@ SOURCE = files("simulator") / "data" / "gemm.csv"
 
 SHAPE = ("m", "n", "k")
 HEADS = ("batch", "sequence", "query_heads", "head_dim_qk", "head_dim_v")
-NUMBERS = (*SHAPE, "groups", *HEADS, "flops_per_second", "memory_bytes_per_second", "time_seconds")
+NUMBERS = {
+    **dict.fromkeys((*SHAPE, "groups", *HEADS), COUNT),
+    "flops_per_second": Number("a speed from 1e6 to 1e18 FLOP/s", 1e6, 1e18),
+    "memory_bytes_per_second": Number("a rate from 1e6 to 1e15 B/s", 1e6, 1e15),
+    "time_seconds": TIME,
+}
 COLUMNS = (
     *("series", "quality", "kind", "accelerator", "data_type", "output_type", "accumulate"),
     *("causal", "pass", "implementation", "notes"),
@@ -113,16 +117,11 @@ def case(number: int, row: dict[str, Any]) -> Case:
     else:
         ops, flops = _attention(row, chip) if row["kind"] == "attention" else _gemm(row, chip)
         amount, rate = flops, row["flops_per_second"]
-    timed = _stated(row["time_seconds"]) and row["kind"] not in STREAMS
-    if not timed and not _stated(rate):
+    timed = stated(row["time_seconds"]) and row["kind"] not in STREAMS
+    if not timed and not stated(rate):
         raise LeftOutError("no time and no speed published")
     measured = row["time_seconds"] if timed else amount / rate
     return Case(number, row["series"], row["kind"], chip, ops, flops, float(measured))
-
-
-def _stated(*numbers: float) -> bool:
-    """Whether all numbers are there and make sense."""
-    return all(0 < number < math.inf for number in numbers)
 
 
 def _chip(name: str) -> Accelerator:
@@ -145,11 +144,11 @@ def _gemm(row: dict[str, Any], chip: Accelerator) -> tuple[tuple[Compute, ...], 
     """A GEMM, which reads both factors, and the result where it adds to it, and writes the result."""
     dtype, kind = _dtype(row, chip), KINDS[row["kind"]]
     m, n, k = ACCEPTANCE if row["kind"] == "gemm_acceptance_baseline" else (row[name] for name in SHAPE)
-    if not _stated(m, n, k):
+    if not stated(m, n, k):
         raise LeftOutError("the shape of a GEMM is not stated")
     if kind == "grouped_gemm":
         m, n, k = OF_PASS.get(row["pass"], OF_PASS["forward"])(m, n, k)
-    groups = row["groups"] if row["groups"] > 0 else 1.0
+    groups = row["groups"] if stated(row["groups"]) else 1.0
     item = ITEM_BYTES[dtype]
     written = groups * m * n * (4.0 if row["output_type"] == "fp32" else max(item, 2.0))
     adds = str(row["accumulate"]).lower() in ("true", "yes")
@@ -174,7 +173,7 @@ def _attention(row: dict[str, Any], chip: Accelerator) -> tuple[tuple[Compute, .
     if variant is None:
         raise LeftOutError(f"no such implementation of attention is modelled ({words})")
     batch, sequence, heads, wide, narrow = (row[name] for name in HEADS)
-    if not _stated(batch, sequence, heads, wide, narrow) or row["causal"] not in ("yes", "no"):
+    if not stated(batch, sequence, heads, wide, narrow) or row["causal"] not in ("yes", "no"):
         raise LeftOutError("the batch, the length, the heads or the mask of attention is not stated")
     if row["pass"] not in PASSES:
         raise LeftOutError("the pass of attention is not stated")

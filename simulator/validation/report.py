@@ -12,27 +12,29 @@ SECONDS = {name: f"{name}_seconds" for name in TIMES}
 
 
 def block(rows: pd.DataFrame, skipped: int = 0) -> dict[str, Any]:
-    """Errors of some rows, as fractions of the measured value; `weight` weighs rows where the frame has it.
+    """Errors of some rows, as fractions of the measured value; None where there is no row.
 
-    >>> frame = pd.DataFrame({"row": [0, 1], "predicted": [1.1, 0.8], "measured": [1.0, 1.0]})
-    >>> round(block(frame)["median_ape"], 3), round(block(frame)["bias"], 3)
-    (0.15, -0.05)
+    `mape` counts every row alike, `wmape` by its time: it is the sum of all errors in that of all measured times.
+
+    >>> frame = pd.DataFrame({"row": [0, 1], "predicted": [1.1, 2.4], "measured": [1.0, 3.0]})
+    >>> {name: round(block(frame)[name], 3) for name in ("mape", "wmape", "bias")}
+    {'mape': 0.15, 'wmape': 0.175, 'bias': -0.05}
     """
     if rows.empty:
         names = ("mape", "wmape", "median_ape", "p90_ape", "bias")
-        return {"rows": 0, "skipped": skipped, **dict.fromkeys(names, 0.0), "worst": None}
-    error = rows["predicted"].to_numpy() / rows["measured"].to_numpy() - 1.0
+        return {"rows": 0, "skipped": skipped, **dict.fromkeys((*names, "worst"))}
+    measured = rows["measured"].to_numpy()
+    error = rows["predicted"].to_numpy() / measured - 1.0
     size = np.abs(error)
-    weight = rows["weight"].to_numpy() if "weight" in rows else np.ones(len(rows))
     worst = int(size.argmax())
     return {
         "rows": len(rows),
         "skipped": skipped,
         "mape": float(size.mean()),
-        "wmape": float(np.average(size, weights=weight)),
+        "wmape": float(np.average(size, weights=measured)),
         "median_ape": float(np.median(size)),
         "p90_ape": float(np.quantile(size, 0.9)),
-        "bias": float(np.average(error, weights=weight)),
+        "bias": float(error.mean()),
         "worst": {"row": int(rows["row"].iloc[worst]), "error": float(error[worst])},
     }
 
@@ -44,17 +46,24 @@ def groups(rows: pd.DataFrame, columns: Iterable[str]) -> dict[str, dict[str, An
 
 
 def table(blocks: Mapping[str, Mapping[str, Any]]) -> str:
-    """Blocks as aligned lines: rows, median and mean absolute error, 90th percentile, bias."""
+    """Blocks as aligned lines: rows, median and mean absolute error, 90th percentile, bias; "-" for none."""
     width = max(map(len, blocks), default=0)
     head = f"{'':<{width}}  {'rows':>5} {'median':>8} {'mean':>8} {'p90':>8} {'bias':>8}"
     sizes = ("median_ape", "mape", "p90_ape")
     lines = [
         f"{name:<{width}}  {each['rows']:>5} "
-        + " ".join(f"{each[key]:>8.1%}" for key in sizes)
-        + f" {each['bias']:>+8.1%}"
+        + " ".join(f"{_percent(each[key]):>8}" for key in sizes)
+        + f" {_percent(each['bias'], '+'):>8}"
         for name, each in blocks.items()
     ]
     return "\n".join([head, *lines])
+
+
+def _percent(error: float | None, sign: str = "") -> str:
+    """An error in at most 8 characters."""
+    if error is None:
+        return "-"
+    return f"{error:{sign}.1%}" if abs(error) < 100 else f"{100 * error:{sign}.0e}%"
 
 
 def bands(sizes: "pd.Series[Any]", upper: Mapping[str, float]) -> "np.ndarray":
@@ -74,7 +83,16 @@ def skipped(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def text(tables: Iterable[Mapping[str, Mapping[str, Any]]], summary: Mapping[str, Any]) -> str:
-    """Tables in words, and what was left out."""
-    lines = [line for each in tables for line in (table(each), "")] + [f"{summary['skipped']} rows left out:"]
+    """Tables in words, but for empty ones, and what was left out."""
+    count = summary["skipped"]
+    words = f"{count} row{'s' if count > 1 else ''} left out:" if count else "no row left out"
+    lines = [line for each in tables if each for line in (table(each), "")] + [words]
     lines += [f"  {count:>4}  {reason}" for reason, count in summary["skipped_because"].items()]
     return "\n".join(lines)
+
+
+def check_compared(summary: Mapping[str, Any], rows: int, data: str | None) -> None:
+    """Refuse to report on a file of which every row was left out: errors of nothing would read as agreement."""
+    if summary["skipped"] == rows:
+        reasons = "; ".join(f"{count} × {reason}" for reason, count in summary["skipped_because"].items())
+        raise ValueError(f"{data}: no row can be compared; left out: {reasons}")
