@@ -180,19 +180,13 @@ def test_a_file_may_have_a_mark_of_its_encoding(name, ran):
 # ------------------------------------------------------------------------------------------- figures
 
 
-def test_errors_weighted_by_time():
-    """The sum of all absolute errors in that of all measured times; a column of the file's own changes nothing."""
-    rows = pd.DataFrame({"row": [0, 1], "measured": [1.0, 3.0], "predicted": [0.5, 3.3], "weight": [9.0, 0.0]})
+def test_series_count_alike():
+    """Whatever their lengths: `wmape` and `bias`; `mape`, median and percentile count rows alike."""
+    rows = pd.DataFrame({"row": range(4), "measured": 1.0, "predicted": [1.2, 1.2, 1.2, 0.9], "series": list("aaab")})
     block = report.block(rows)
-    assert block["wmape"] == pytest.approx((0.5 + 0.3) / (1.0 + 3.0))
-    assert block["mape"] == pytest.approx((0.5 + 0.1) / 2)
-    assert block["bias"] == pytest.approx((-0.5 + 0.1) / 2)
-
-
-@both
-def test_errors_of_the_packages_own_rows_differ_by_weight(name):
-    _, summary = TEXTS[name].validate()
-    assert summary["wmape"] < summary["mape"]
+    assert block["wmape"] == pytest.approx((0.2 + 0.1) / 2)
+    assert block["bias"] == pytest.approx((0.2 - 0.1) / 2)
+    assert block["mape"] == pytest.approx((3 * 0.2 + 0.1) / 4)
 
 
 def test_errors_beyond_all_measure_keep_the_columns():

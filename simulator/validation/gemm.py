@@ -37,8 +37,8 @@ def clock_factors(found: Sequence[Case]) -> dict[str, float]:
     """For accelerators with enough GEMMs, the share of the clock behind their peaks at which GEMMs ran.
 
     Accelerators of one name are run at different power limits, and GEMMs are what reaches these. The factor is the one
-    at which the median error of an accelerator's GEMMs is zero. Assumes that attention and memory streams draw too
-    little power to be slowed.
+    at which the median error of an accelerator's GEMMs is zero, all series alike. Assumes that attention and memory
+    streams draw too little power to be slowed.
     """
     gemms = [case for case in found if case.is_gemm and case.kind not in APART]
     names = sorted({case.accelerator.name for case in gemms})
@@ -48,10 +48,12 @@ def clock_factors(found: Sequence[Case]) -> dict[str, float]:
 
 def _clock(rows: Sequence[Case], halvings: int = 20) -> float:
     """By bisection, as times only fall with the clock."""
+    weights = report.evenly(pd.Series([case.series for case in rows]))
     low, high = CLOCKS
     for _ in range(halvings):
         clock = (low + high) / 2
-        slow = np.median([case.seconds(Roofline(), clock) / case.measured for case in rows]) > 1.0
+        late = [case.seconds(Roofline(), clock) > case.measured for case in rows]
+        slow = weights[late].sum() > weights.sum() / 2
         low, high = (clock, high) if slow else (low, clock)
     return low
 

@@ -14,29 +14,39 @@ SECONDS = {name: f"{name}_seconds" for name in TIMES}
 def block(rows: pd.DataFrame, skipped: int = 0) -> dict[str, Any]:
     """Errors of some rows, as fractions of the measured value; None where there is no row.
 
-    `mape` counts every row alike, `wmape` by its time: it is the sum of all errors in that of all measured times.
+    `mape` counts every row alike; `wmape` and `bias`, the mean with its sign, count every series alike, since some
+    sources have many times the rows of others.
 
-    >>> frame = pd.DataFrame({"row": [0, 1], "predicted": [1.1, 2.4], "measured": [1.0, 3.0]})
-    >>> {name: round(block(frame)[name], 3) for name in ("mape", "wmape", "bias")}
-    {'mape': 0.15, 'wmape': 0.175, 'bias': -0.05}
+    >>> frame = pd.DataFrame({"row": [0, 1, 2], "predicted": [1.1, 1.3, 0.8], "series": list("aab")})
+    >>> {name: round(block(frame.assign(measured=1.0))[name], 3) for name in ("mape", "wmape", "bias")}
+    {'mape': 0.2, 'wmape': 0.2, 'bias': 0.0}
     """
     if rows.empty:
         names = ("mape", "wmape", "median_ape", "p90_ape", "bias")
         return {"rows": 0, "skipped": skipped, **dict.fromkeys((*names, "worst"))}
-    measured = rows["measured"].to_numpy()
-    error = rows["predicted"].to_numpy() / measured - 1.0
+    error = rows["predicted"].to_numpy() / rows["measured"].to_numpy() - 1.0
+    weights = evenly(rows["series"])
     size = np.abs(error)
     worst = int(size.argmax())
     return {
         "rows": len(rows),
         "skipped": skipped,
         "mape": float(size.mean()),
-        "wmape": float(np.average(size, weights=measured)),
+        "wmape": float(np.average(size, weights=weights)),
         "median_ape": float(np.median(size)),
         "p90_ape": float(np.quantile(size, 0.9)),
-        "bias": float(error.mean()),
+        "bias": float(np.average(error, weights=weights)),
         "worst": {"row": int(rows["row"].iloc[worst]), "error": float(error[worst])},
     }
+
+
+def evenly(series: "pd.Series[Any]") -> "np.ndarray":
+    """Weights of rows with which all their series weigh the same.
+
+    >>> evenly(pd.Series(["long", "long", "short"])).tolist()
+    [0.5, 0.5, 1.0]
+    """
+    return 1.0 / np.asarray(series.map(series.value_counts()), dtype=float)
 
 
 def groups(rows: pd.DataFrame, columns: Iterable[str]) -> dict[str, dict[str, Any]]:
