@@ -1,12 +1,14 @@
 """The order in which pipeline ranks compute: actions, schedules, and the one checker for all of them.
 
-A schedule orders compute and knows nothing of bytes or time. Stage s feeds stage s + 1; with virtual
-stages a rank holds several. A stage has a microbatch in flight from the start of its F to the end of its B
-(or W); what it keeps for it meanwhile is called a chunk in the literature.
+A schedule orders compute and knows nothing of bytes or time. Stages follow each other in chains: there is one, in
+which stage s feeds stage s + 1, unless microbatches enter the pipeline at both of its ends. With virtual stages a rank
+holds several. A stage has a microbatch in flight from the start of its F to the end of its B (or W); what it keeps for
+it meanwhile is called a chunk in the literature.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 Output = tuple[int, str, int]
@@ -33,6 +35,15 @@ class Action(NamedTuple):
         """Its two actions if it is an overlapped pair, else itself alone."""
         return self.parts or (self,)
 
+    @classmethod
+    def pair(cls, first: "Action", second: "Action") -> "Action":
+        """Two actions that overlap; it goes by the first one's stage and microbatch.
+
+        >>> print(Action.pair(Action(3, "F", 7), Action(4, "B", 2)))
+        (3F7;4B2)
+        """
+        return cls(first.stage, first.kind + second.kind, first.microbatch, (first, second))
+
     def __str__(self) -> str:
         if self.parts:
             return f"({';'.join(map(str, self.parts))})"
@@ -43,9 +54,11 @@ class Action(NamedTuple):
 class Schedule:
     """What every pipeline rank computes, in order; checked once, here.
 
-    `orders` gives each rank's actions, `placement[stage]` the rank of a stage, `weights[stage]` the weight
-    set it computes with (by default its own). An order that breaks a rule or can never finish raises
-    ValueError with the action and the rule.
+    `orders` gives each rank's actions, `placement[stage]` the rank of a stage, `weights[stage]` the weight set it
+    computes with (by default its own), numbered in the order of the model. `chains` are the stages in the order in
+    which microbatches pass them; each chain counts its own microbatches from 0. `versions[rank]` is how many
+    versions of its weights a rank keeps: 1 unless it updates them before all microbatches of a step are done. An order
+    that breaks a rule or can never finish raises ValueError with the action and the rule.
 
     >>> from workloads import schedules
     >>> print(schedules.build("one_f_one_b", stages=2, microbatches=3))
@@ -58,15 +71,20 @@ class Schedule:
     orders: Mapping[int, tuple[Action, ...]]
     placement: tuple[int, ...]
     weights: tuple[int, ...] = ()
+    chains: tuple[tuple[int, ...], ...] = ()
+    versions: tuple[int, ...] = ()
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
-        if not self.weights:
-            object.__setattr__(self, "weights", tuple(range(len(self.placement))))
+        every = tuple(range(len(self.placement)))
+        defaults = {"weights": every, "chains": (every,), "versions": (1,) * len(self.orders)}
+        for name, value in defaults.items():
+            if not getattr(self, name):
+                object.__setattr__(self, name, value)
         check(self)
 
     def __hash__(self) -> int:
-        return hash((self.name, self.placement, self.weights, len(self.orders[0])))
+        return hash((self.name, self.placement, self.weights, self.chains, len(self.orders[0])))
 
     @property
     def ranks(self) -> int:
@@ -80,8 +98,21 @@ class Schedule:
 
     @property
     def microbatches(self) -> int:
-        """The number of microbatches a step."""
-        return 1 + max(action.microbatch for action in _actions(self.orders.values()))
+        """The number of microbatches a step, those of all chains together."""
+        most = {action.stage: 0 for action in _actions(self.orders.values())}
+        for stage, _, microbatch, _ in _actions(self.orders.values()):
+            most[stage] = max(most[stage], 1 + microbatch)
+        return sum(most[chain[0]] for chain in self.chains)
+
+    @property
+    def before(self) -> dict[int, int]:
+        """The stage that feeds each stage, for those that are not the first of their chain."""
+        return {stage: feeder for chain in self.chains for feeder, stage in pairwise(chain)}
+
+    @property
+    def after(self) -> dict[int, int]:
+        """The stage that each stage feeds, for those that are not the last of their chain."""
+        return {feeder: stage for chain in self.chains for feeder, stage in pairwise(chain)}
 
     @property
     def peak_in_flight(self) -> tuple[int, ...]:
@@ -136,6 +167,12 @@ def _check_placement(schedule: Schedule) -> None:
         )
     if len(schedule.weights) != stages:
         raise ValueError(f"{name} has {len(schedule.weights)} weight sets for {stages} stages; one each is needed")
+    if sorted(stage for chain in schedule.chains for stage in chain) != list(range(stages)) or not all(schedule.chains):
+        raise ValueError(f"{name} has chains {schedule.chains} of {stages} stages; each stage is in one chain, once")
+    if len(schedule.versions) != ranks:
+        raise ValueError(
+            f"{name} says of {len(schedule.versions)} of {ranks} ranks how many versions of weights they keep"
+        )
     for rank, order in schedule.orders.items():
         here = {stage for stage, place in enumerate(schedule.placement) if place == rank}
         for action in _actions([order]):
@@ -148,15 +185,16 @@ def _check_complete(schedule: Schedule) -> None:
     kinds: dict[tuple[int, int], str] = {}
     for stage, kind, microbatch, _ in _actions(schedule.orders.values()):
         kinds[stage, microbatch] = kinds.get((stage, microbatch), "") + kind + " "
-    microbatches = 1 + max((microbatch for _, microbatch in kinds), default=0)
-    for stage in range(schedule.stages):
-        for microbatch in range(microbatches):
-            found = kinds.pop((stage, microbatch), "nothing ")
-            if found not in LEGAL_KINDS:
-                raise ValueError(
-                    f"{schedule.name}: stage {stage} runs {found}for microbatch {microbatch}; "
-                    "legal are F then B, or F then I then W, each once"
-                )
+    for chain in schedule.chains:
+        microbatches = 1 + max((microbatch for stage, microbatch in kinds if stage in chain), default=0)
+        for stage in sorted(chain):
+            for microbatch in range(microbatches):
+                found = kinds.pop((stage, microbatch), "nothing ")
+                if found not in LEGAL_KINDS:
+                    raise ValueError(
+                        f"{schedule.name}: stage {stage} runs {found}for microbatch {microbatch}; "
+                        "legal are F then B, or F then I then W, each once"
+                    )
     if kinds:
         raise ValueError(f"{schedule.name}: microbatch {min(kinds)[1]} on stage {min(kinds)[0]}; they count from 0")
 
@@ -170,7 +208,7 @@ class _Walk:
 
     def __init__(self, schedule: Schedule) -> None:
         self.orders = schedule.orders
-        self.last = schedule.stages - 1
+        self.before, self.after = schedule.before, schedule.after
         self.steps: dict[int, list[tuple[int, Action]]] = {rank: [] for rank in self.orders}
         self.done: dict[Output, int] = {}
         self.sleepers: dict[Output, list[int]] = {}
@@ -200,10 +238,10 @@ class _Walk:
     def needs(self, action: Action) -> Iterator[Output]:
         """F needs the F of the stage before, B or I the B or I of the stage after."""
         for stage, kind, microbatch, _ in action.singles:
-            if kind == "F" and stage > 0:
-                yield stage - 1, "F", microbatch
-            elif kind in ("B", "I") and stage < self.last:
-                yield stage + 1, "B", microbatch
+            if kind == "F" and stage in self.before:
+                yield self.before[stage], "F", microbatch
+            elif kind in ("B", "I") and stage in self.after:
+                yield self.after[stage], "B", microbatch
 
     def waiting(self) -> list[str]:
         """One phrase for each rank that cannot finish."""

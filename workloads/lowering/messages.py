@@ -1,6 +1,6 @@
 """Messages between stages: which channel each one takes, and the check that every channel is in order.
 
-The hop into stage s carries an activation (tag F) from stage s - 1 or a gradient (tag B) from stage s + 1.
+The hop into a stage carries an activation (tag F) from the stage before it or a gradient (tag B) from the one after.
 A channel is (offset, tag); its k-th send meets its k-th receive.
 """
 
@@ -43,7 +43,8 @@ class Hops:
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-        self.into = dict(_hops(schedule.placement))
+        self.next = {"F": schedule.after, "B": schedule.before, "I": schedule.before}
+        self.into = dict(_hops(schedule))
         if mixed := self._disordered():
             self._separate(mixed)
             if broken := self._disordered():
@@ -55,7 +56,8 @@ class Hops:
 
     def outgoing(self, stage: int, kind: str) -> Message | None:
         """The message an action ends with."""
-        return self.into.get((DIRECTION.get(kind, ""), stage + (1 if kind == "F" else -1)))
+        target = self.next.get(kind, {}).get(stage)
+        return None if target is None else self.into.get((DIRECTION[kind], target))
 
     def _disordered(self) -> set[Message]:
         """Channels on which some rank receives in another order than its peer sends."""
@@ -66,7 +68,7 @@ class Hops:
             if message := self.incoming(stage, kind):
                 received[message, rank].append((stage, microbatch))
             if message := self.outgoing(stage, kind):
-                target = stage + (1 if kind == "F" else -1)
+                target = self.next[kind][stage]
                 sent[message, self.schedule.placement[target]].append((target, microbatch))
         return {message for message, rank in received if sent[message, rank] != received[message, rank]}
 
@@ -77,15 +79,15 @@ class Hops:
                 self.into[direction, stage] = Message(message.offset, f"{direction}{stage}")
 
 
-def _hops(placement: tuple[int, ...]) -> Iterator[tuple[tuple[str, int], Message]]:
+def _hops(schedule: Schedule) -> Iterator[tuple[tuple[str, int], Message]]:
     """Every hop between two ranks; a gradient travels back the way its activation came."""
-    ranks = 1 + max(placement)
-    for stage in range(1, len(placement)):
-        if placement[stage] != placement[stage - 1]:
-            offset = (placement[stage] - placement[stage - 1]) % ranks
+    placement, ranks = schedule.placement, schedule.ranks
+    for feeder, stage in schedule.after.items():
+        if placement[stage] != placement[feeder]:
+            offset = (placement[stage] - placement[feeder]) % ranks
             offset -= ranks if 2 * offset > ranks else 0
             yield ("F", stage), Message(offset, "F")
-            yield ("B", stage - 1), Message(-offset, "B")
+            yield ("B", feeder), Message(-offset, "B")
 
 
 def _actions(schedule: Schedule) -> Iterator[tuple[int, Action]]:

@@ -18,6 +18,21 @@ def looped(
     return Schedule(name, dict(enumerate(orders)), placement, warnings=warnings)
 
 
+def v_shaped(name: str, orders: Sequence[tuple[Action, ...]], warnings: tuple[str, ...] = ()) -> Schedule:
+    """A schedule of two stages a rank, down the ranks and up again: stage s on rank s, or else on 2p - 1 - s."""
+    ranks = len(orders)
+    return Schedule(name, dict(enumerate(orders)), (*range(ranks), *reversed(range(ranks))), warnings=warnings)
+
+
+def bidirectional(name: str, orders: Sequence[tuple[Action, ...]], warnings: tuple[str, ...] = ()) -> Schedule:
+    """Two chains of p stages, one from either end: stage p + s has the weights of stage s, and is on rank p - 1 - s."""
+    ranks = len(orders)
+    chains = tuple(range(ranks)), tuple(range(ranks, 2 * ranks))
+    placement = (*range(ranks), *reversed(range(ranks)))
+    weights = (*range(ranks), *range(ranks))
+    return Schedule(name, dict(enumerate(orders)), placement, weights, chains, warnings=warnings)
+
+
 def alternate(forwards: Sequence[Action], backwards: Sequence[Action], warmup: int) -> tuple[Action, ...]:
     """`warmup` forwards, then a forward and a backward in turn, then the backwards that are left.
 
