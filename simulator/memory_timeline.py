@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pandas as pd
 
 from simulator.timeline import pieces
-from workloads.footprint import ACTIONS, RELEASES, Footprint, Moment, Order, by_row
+from workloads.footprint import RELEASES, Footprint, Moment, Order, by_row, running
 
 if TYPE_CHECKING:
     from simulator.result import Result
@@ -16,9 +16,9 @@ Times = Mapping[int, tuple[float, float]]
 """Start and end, in seconds, of the entries of an order by their position."""
 Flying = tuple[tuple[int, int], ...]
 """Microbatches in flight by stage, as pairs."""
-Part = tuple[tuple[int, str], int]
-"""A part of an action (stage, kind)."""
-NOTHING = (-1, ""), 0
+Parts = tuple[tuple[int, str, int], ...]
+"""(stage, kind, part) of an action, or of the two of a pair."""
+NOTHING: Parts = ()
 """While no action runs."""
 
 
@@ -80,34 +80,36 @@ def changes(footprint: Footprint, order: Order, times: Times) -> Iterator[Change
     """
 
     @cache
-    def at(flying: Flying, part: Part) -> Mapping[str, float]:
-        return by_row(footprint.items(Moment({stage: count for stage, count in flying if count}, *part)))
+    def at(flying: Flying, parts: Parts) -> Mapping[str, float]:
+        return by_row(footprint.items(Moment({stage: count for stage, count in flying if count}, parts)))
 
     before: Change | None = None
-    parts = {action: len(items) for action, items in footprint.working.items()}
-    for time, flying, part in _moments(order, times, parts):
-        change = Change(time, sum(count for _, count in flying), at(flying, part))
+    many = {action: len(items) for action, items in footprint.working.items()}
+    for time, flying, parts in _moments(order, times, many):
+        change = Change(time, sum(count for _, count in flying), at(flying, parts))
         if before is None or change[1:] != before[1:]:
             yield change
         before = change
 
 
-def _moments(order: Order, times: Times, parts: Mapping[tuple[int, str], int]) -> Iterator[tuple[float, Flying, Part]]:
-    """(time, microbatches in flight, part): where a part of an action starts, and where none follows one at once."""
+def _moments(order: Order, times: Times, many: Mapping[tuple[int, str], int]) -> Iterator[tuple[float, Flying, Parts]]:
+    """(time, microbatches in flight, parts): where a part of an action starts, and where none follows one at once."""
     flying: dict[int, int] = {}
     now = 0.0
-    for position, ((stage, kind, _), _) in enumerate(order):
-        if kind not in ACTIONS:
+    for position, entry in enumerate(order):
+        actions = running(entry)
+        if not actions:
             continue
         start, end = times.get(position, (now, now))
         if start > now:
             yield now, tuple(flying.items()), NOTHING
-        if kind == "F":
-            flying[stage] = flying.get(stage, 0) + 1
-        many = parts.get((stage, kind), 1)
-        for part in range(many):
-            yield start + (end - start) * part / many, tuple(flying.items()), ((stage, kind), part)
-        if kind in RELEASES:
-            flying[stage] -= 1
+        for stage, kind in actions:
+            flying[stage] = flying.get(stage, 0) + (kind == "F")
+        count = max(many.get(action, 1) for action in actions)
+        for number in range(count):
+            parts = tuple((*action, number * many.get(action, 1) // count) for action in actions)
+            yield start + (end - start) * number / count, tuple(flying.items()), parts
+        for stage, kind in actions:
+            flying[stage] -= kind in RELEASES
         now = end
     yield now, tuple(flying.items()), NOTHING

@@ -11,6 +11,7 @@ from simulator.result import Result
 from simulator.simulation import run
 from topologies.plugins import unknown
 from workloads.lowering.timed import TimedSchedule
+from workloads.schedule import peak_in_flight
 
 if TYPE_CHECKING:
     from workloads.schedule import Schedule
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 FLOPS_ARE_SECONDS = FlopsAreSeconds()
 SHORTEST, LONGEST = 1e-12, 1e12
+RELEASES = ("I", "W")
 
 
 class ScheduleResult(Result):
@@ -50,16 +52,18 @@ class ScheduleResult(Result):
 
     @property
     def peak_in_flight(self) -> tuple[int, ...]:
-        """The most microbatches, counted in stages, that each rank holds from their F to the end of their B."""
+        """The most microbatches, counted in stages, that each rank holds from F to the end of B, or of its `release`."""
         assert isinstance(self.step, TimedSchedule)
-        return self.step.schedule.peak_in_flight
+        ones = [1.0] * self.step.schedule.stages
+        orders = self.step.schedule.orders
+        return tuple(int(peak_in_flight(orders[rank], ones, self.step.release)) for rank in sorted(orders))
 
     @property
     def _busy(self) -> float:
         return sum(account.compute for account in self.timeline.accounts)
 
 
-def replay_schedule(
+def replay_schedule(  # noqa: PLR0913 (one argument for each quantity of the replay)
     schedule: "Schedule",
     forward: float = 1.0,
     backward_input: float = 1.0,
@@ -67,13 +71,18 @@ def replay_schedule(
     hop: float = 0.0,
     *,
     mode: str = "latency",
+    pair_factor: float = 1.0,
     stage_factors: Sequence[float] | None = None,
+    release: str = "W",
 ) -> ScheduleResult:
     """Replay a pipeline schedule with given times.
 
     Times are for one microbatch on all of a rank's virtual stages together: a stage takes time / virtual,
-    times its factor. A whole backward takes `backward_input + backward_weight`. `hop` is the time of a
-    message between ranks, and `mode` says who is held meanwhile: `latency`, `send_block` or `recv_block`.
+    times its entry in `stage_factors`. A whole backward takes `backward_input + backward_weight`, an overlapped pair
+    `pair_factor` times its two actions. `hop` is the time of a message between ranks, and `mode` says who is held
+    meanwhile: `latency` (nobody), `send_block` (the sender) or `recv_block` (the receiver, from when it waits).
+    `release` says with which part of a backward in two parts a microbatch is no longer in flight, I or W. That changes
+    the peak in flight, not the times.
 
     >>> from workloads import schedules
     >>> result = replay_schedule(schedules.build("one_f_one_b", stages=4, microbatches=8))
@@ -81,13 +90,16 @@ def replay_schedule(
     (33.0, 0.2727, (4, 3, 2, 1))
     """
     _check_times(forward=forward, backward_input=backward_input, backward_weight=backward_weight, hop=hop)
+    _check_times(pair_factor=pair_factor)
     if mode not in MODES:
         raise ValueError(unknown("mode", mode, MODES))
     backward = backward_input + backward_weight
     if not forward + backward:
         raise ValueError("forward=0, backward_input=0 and backward_weight=0; one of them must be above 0")
+    if release not in RELEASES:
+        raise ValueError(unknown("release", release, RELEASES))
     times = {"F": forward, "B": backward, "I": backward_input, "W": backward_weight}
-    step = TimedSchedule(schedule, times, tuple(stage_factors or ()), mode)
+    step = TimedSchedule(schedule, times, tuple(stage_factors or ()), mode, pair_factor, release)
     wires = topologies.build("flat", ranks=schedule.ranks, bandwidth=float("inf"), latency=hop / 2, accelerator="ideal")
     timeline, timings = run(step, wires, FLOPS_ARE_SECONDS, ReplayOptions(), fold=False)
     return ScheduleResult(step, timeline, timings)

@@ -79,14 +79,28 @@ class Timeline:
         return {name: np.concatenate(values) for name, values in columns.items()}
 
     def actions(self) -> Columns:
-        """One row per action of each rank class, from its first kernel to its last; other kernels one by one."""
-        rows: list[tuple[int, int, int, str, int, float, float]] = []
+        """One row per action of each rank class, from its first kernel to its last; other kernels one by one.
+
+        Both actions of an overlapped pair last as long as the pair.
+        """
+        rows: list[tuple[int, int, int, str, int, float, float, bool]] = []
         for script, recording in zip(self.scripts, self.recordings, strict=True):
             rank_class = script.rank_class
             for position, start, end in pieces(script, recording):
-                block, microbatch = rank_class.order[position]
-                rows.append((rank_class.rank, rank_class.ranks, block.stage, block.kind, microbatch, start, end))
-        names = ("rank", "ranks_in_class", "stage", "action", "microbatch", "start_seconds", "end_seconds")
+                parts = rank_class.order[position].parts
+                for block, microbatch, _ in parts:
+                    who = rank_class.rank, rank_class.ranks, block.stage, block.kind, microbatch
+                    rows.append((*who, start, end, len(parts) > 1))
+        names = (
+            "rank",
+            "ranks_in_class",
+            "stage",
+            "action",
+            "microbatch",
+            "start_seconds",
+            "end_seconds",
+            "overlapped",
+        )
         columns = zip(*rows, strict=True) if rows else [()] * len(names)
         return dict(zip(names, map(list, columns), strict=True))
 

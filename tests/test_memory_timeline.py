@@ -186,7 +186,7 @@ class Made:
     held: Footprint
 
     def program(self) -> Program:
-        blocks = {key: Block((KERNEL,)) for key, _ in ORDER}
+        blocks = {key: Block((KERNEL,)) for key, *_ in ORDER}
         return Program(DeviceMesh({"pp": 1}), blocks, {(0,): ORDER}, memory={(0,): self.held})
 
     def footprints(self):

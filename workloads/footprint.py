@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Item(NamedTuple):
@@ -14,8 +14,8 @@ class Item(NamedTuple):
 
 Items = Mapping[Item, float]
 """Bytes of items."""
-Order = Iterable[tuple[tuple[int, str, str], int]]
-"""What a rank replays: ((stage, kind, variant), microbatch), the entries of a program's orders."""
+Order = Iterable[Sequence[Any]]
+"""What a rank replays: ((stage, kind, variant, pair's other one), microbatch …), the entries of a program's orders."""
 ACTIONS = ("F", "B", "I", "W")
 """Kinds of blocks that compute a microbatch."""
 RELEASES = ("B", "W")
@@ -23,11 +23,10 @@ RELEASES = ("B", "W")
 
 
 class Moment(NamedTuple):
-    """While an action runs: the microbatches in flight on each stage, the action as (stage, kind), and a part of it."""
+    """While actions run: the microbatches in flight on each stage, and (stage, kind, part) of an action or a pair."""
 
     flying: Mapping[int, int]
-    action: tuple[int, str]
-    part: int = 0
+    parts: tuple[tuple[int, str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +54,14 @@ class Footprint:
         """The moments of an order, for each action the part of it when it needs most."""
         worst = {action: _worst(parts) for action, parts in self.working.items()}
         flying: dict[int, int] = {}
-        for (stage, kind, _), _ in order:
-            if kind == "F":
-                flying[stage] = flying.get(stage, 0) + 1
-            if kind in ACTIONS:
-                yield Moment(flying.copy(), (stage, kind), worst.get((stage, kind), 0))
-            if kind in RELEASES:
-                flying[stage] -= 1
+        for entry in order:
+            actions = running(entry)
+            for stage, kind in actions:
+                flying[stage] = flying.get(stage, 0) + (kind == "F")
+            if actions:
+                yield Moment(flying.copy(), tuple((*action, worst.get(action, 0)) for action in actions))
+            for stage, kind in actions:
+                flying[stage] -= kind in RELEASES
 
     def items(self, moment: Moment | None = None) -> dict[Item, float]:
         """Bytes of all items at a moment; without one, of those that are always there."""
@@ -90,9 +90,22 @@ class Footprint:
         return by_row(self.peak(order))
 
     def _beside(self, moment: Moment) -> Items:
-        """What an action has at a moment beside what is held."""
-        parts = self.working.get(moment.action, ())
-        return parts[moment.part] if parts else {}
+        """What the actions of a moment have beside what is held."""
+        found: dict[Item, float] = {}
+        for stage, kind, part in moment.parts:
+            for item, size in self.working[stage, kind][part].items() if (stage, kind) in self.working else ():
+                found[item] = found.get(item, 0.0) + size
+        return found
+
+
+def running(entry: Sequence[Any]) -> tuple[tuple[int, str], ...]:
+    """The actions of an entry of an order as (stage, kind): one, two of an overlapped pair, or none.
+
+    >>> running(((0, "F", "first"), 3)), running(((0, "optimizer", "only"), 0))
+    (((0, 'F'),), ())
+    """
+    keys = [entry[0], *(other for other in entry[0][3:] if other is not None)]
+    return tuple((key[0], key[1]) for key in keys if key[1] in ACTIONS)
 
 
 def _worst(parts: Sequence[Items]) -> int:

@@ -11,21 +11,37 @@ from workloads.ops import Compute, Op
 
 
 class BlockKey(NamedTuple):
-    """Names a block: the ops of one kind of action on one stage.
+    """Names a block: the ops of one kind of action on one stage, or of an overlapped pair of two.
 
-    `kind` is F, B, I, W, open or optimizer; `variant` is first, middle, last or only.
+    `kind` is F, B, I, W, open or optimizer; `variant` is first, middle, last or only; `beside` names
+    what a pair does as well.
     """
 
     stage: int
     kind: str
     variant: str = "only"
+    beside: "BlockKey | None" = None
 
 
 class Replay(NamedTuple):
-    """One entry of a rank's order: a block, for one microbatch."""
+    """One entry of a rank's order: a block, for one microbatch, and `beside` that of what a pair does as well."""
 
     block: BlockKey
     microbatch: int
+    beside: int = -1
+
+    @property
+    def parts(self) -> "tuple[Replay, ...]":
+        """Itself, or the two parts of a pair, the first one first.
+
+        >>> pair = Replay(BlockKey(3, "F", beside=BlockKey(4, "B")), 7, 2)
+        >>> [(each.block.stage, each.block.kind, each.microbatch) for each in pair.parts]
+        [(3, 'F', 7), (4, 'B', 2)]
+        """
+        other = self.block.beside
+        if other is None:
+            return (self,)
+        return Replay(self.block._replace(beside=None), self.microbatch), Replay(other, self.beside)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,10 +130,10 @@ class Schedule:
         return "\n".join([title, *(row.rstrip() for row in rows)])
 
 
-def peak_in_flight(order: Iterable[Action], weights: Sequence[float]) -> float:
+def peak_in_flight(order: Iterable[Action], weights: Sequence[float], release: str = "W") -> float:
     """The most that is held along one rank's order, where a microbatch on stage s holds weights[s] while in flight.
 
-    Both parts of an overlapped pair are in flight together.
+    Both parts of an overlapped pair are in flight together. A backward in two parts ends with its `release`, I or W.
 
     >>> order = [Action(0, kind, microbatch) for kind, microbatch in (("F", 0), ("F", 1), ("B", 0), ("B", 1))]
     >>> peak_in_flight(order, [2.0])
@@ -143,7 +143,7 @@ def peak_in_flight(order: Iterable[Action], weights: Sequence[float]) -> float:
     for action in order:
         held += sum(weights[single.stage] for single in action.singles if single.kind == "F")
         peak = max(peak, held)
-        held -= sum(weights[single.stage] for single in action.singles if single.kind in ("B", "W"))
+        held -= sum(weights[single.stage] for single in action.singles if single.kind in ("B", release))
     return peak
 
 

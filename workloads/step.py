@@ -20,7 +20,7 @@ from workloads.plugins import as_text, unknown
 from workloads.precision import PRECISIONS
 from workloads.program import Program
 from workloads.recompute import Recompute
-from workloads.schedule import Schedule
+from workloads.schedule import Action, Schedule
 from workloads.stages import Stage, Style, build_stages, layers_per_stage, layout_text
 from workloads.transformer import CONVENTIONS, Transformer
 
@@ -148,7 +148,7 @@ class TrainingStep:
     def program_orders(self) -> Mapping[tuple[int, ...], Order]:
         """The actions of each pp coordinate, as its footprint takes them."""
         orders = self.schedule.orders.items()
-        return {(rank,): [((each.stage, each.kind, ""), each.microbatch) for each in order] for rank, order in orders}
+        return {(rank,): [_entry(action) for action in order] for rank, order in orders}
 
     def remedies(self) -> Iterator[tuple[str, "TrainingStep"]]:
         """Changes that save memory, as text and as the changed step, the nearest first."""
@@ -279,6 +279,12 @@ class TrainingStep:
                         f"offload={self.offload} sends gradients {why}, but {strategy} reduces them at the end of the "
                         f"step; {'use zero=2 or fsdp with sync=on' if once else 'use overlap=on'}"
                     )
+
+
+def _entry(action: Action) -> tuple[tuple[Any, ...], int]:
+    """An action as an entry of a program's order."""
+    first, *others = ((each.stage, each.kind, "") for each in action.singles)
+    return (*first, *others), action.microbatch
 
 
 def _parsed(name: str, kind: type[Built], read: Callable[[str], Built], value: Any) -> Built:

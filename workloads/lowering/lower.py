@@ -113,7 +113,7 @@ class _Lowering:
 
     def _block(self, key: BlockKey) -> Block:
         """The block of an action, with its messages."""
-        stage, kind, variant = key
+        stage, kind, variant, _ = key
         names = self._opening(stage) if kind == "F" and variant in ("first", "only") else ()
         ends = Ends(self.hops.incoming(stage, kind), self.hops.outgoing(stage, kind), names)
         return self.bodies.block(self.step.stages[stage], kind, variant, ends)

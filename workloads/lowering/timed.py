@@ -1,9 +1,9 @@
 """A schedule by itself as a program: every action one kernel of a given length, every hop an empty message."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from workloads.lowering.messages import Hops
+from workloads.lowering.messages import Hops, Message
 from workloads.mesh import DeviceMesh
 from workloads.ops import Compute, Op
 from workloads.program import Block, BlockKey, Program, Replay
@@ -15,13 +15,16 @@ class TimedSchedule:
     """A schedule whose actions take given times; what it is to be replayed with is one second per FLOP.
 
     `times` are per kind for one microbatch on all of a rank's virtual stages together, so that a stage takes
-    time / virtual, times its entry in `factors`. `mode` is the mode of every message.
+    time / virtual, times its entry in `factors`; an overlapped pair takes `pair_factor` times what its two actions do.
+    `mode` is the mode of every message, `release` the action with which a microbatch is no longer in flight.
     """
 
     schedule: Schedule
     times: Mapping[str, float]
     factors: Sequence[float] = ()
     mode: str = "latency"
+    pair_factor: float = 1.0
+    release: str = "W"
 
     def __post_init__(self) -> None:
         stages = len(self.schedule.placement)
@@ -39,22 +42,38 @@ class TimedSchedule:
         """One rank per pipeline rank, each with its actions in order."""
         hops = Hops(self.schedule)
         actions = {action: None for order in self.schedule.orders.values() for action in order}
-        blocks = {self._key(action): Block(tuple(self._ops(action, hops))) for action in actions}
+        blocks = {_replay(action).block: Block(tuple(self._ops(action, hops))) for action in actions}
         orders: dict[tuple[int, ...], tuple[Replay, ...]] = {
-            (rank,): tuple(Replay(self._key(action), action.microbatch) for action in order)
-            for rank, order in self.schedule.orders.items()
+            (rank,): tuple(_replay(action) for action in order) for rank, order in self.schedule.orders.items()
         }
         mesh = DeviceMesh({"pp": len(self.schedule.orders)})
         return Program(mesh, blocks, orders, warnings=self.schedule.warnings)
 
-    def _key(self, action: Action) -> BlockKey:
-        return BlockKey(action.stage, action.kind)
+    def _ops(self, action: Action, hops: Hops) -> Iterator[Op]:
+        """The messages that an action or a pair needs, its kernel, and the messages that it makes."""
+        yield from self._messages(action, hops.incoming, "recv")
+        flops = sum(map(self._time, action.singles)) * (self.pair_factor if action.parts else 1.0)
+        yield Compute(name=action.kind, kind="timed", flops=flops)
+        yield from self._messages(action, hops.outgoing, "send")
 
-    def _ops(self, action: Action, hops: Hops) -> list[Op]:
-        virtual = len(self.schedule.placement) / len(self.schedule.orders)
+    def _messages(self, action: Action, hop: Callable[[int, str], Message | None], kind: str) -> Iterator[Op]:
+        for single in action.singles:
+            if message := hop(single.stage, single.kind):
+                name = f"{kind}.{single.kind}" if action.parts else kind
+                yield replace(message.op(kind, 0.0, mode=self.mode), name=name)
+
+    def _time(self, action: Action) -> float:
+        """Of one action by itself."""
+        virtual = len(set(self.schedule.weights)) / self.schedule.ranks
         factor = self.factors[action.stage] if self.factors else 1.0
-        kernel = Compute(name=action.kind, kind="timed", flops=self.times[action.kind] * factor / virtual)
-        into, out = hops.incoming(action.stage, action.kind), hops.outgoing(action.stage, action.kind)
-        received = [into.op("recv", 0.0, mode=self.mode)] if into else []
-        sent = [out.op("send", 0.0, mode=self.mode)] if out else []
-        return [*received, kernel, *sent]
+        return self.times[action.kind] * factor / virtual
+
+
+def _replay(action: Action) -> Replay:
+    """An action as an entry of an order."""
+    first, *others = action.singles
+    if not others:
+        return Replay(BlockKey(first.stage, first.kind), first.microbatch)
+    (other,) = others
+    key = BlockKey(first.stage, first.kind, beside=BlockKey(other.stage, other.kind))
+    return Replay(key, first.microbatch, other.microbatch)
