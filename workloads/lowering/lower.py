@@ -46,7 +46,7 @@ class _Lowering:
             p2p=step.schedule.p2p,
         )
         self.blocks: dict[BlockKey, Block] = {}
-        self.interned: dict[tuple[Op, ...], Block] = {}
+        self.interned: dict[Block, Block] = {}
 
     def program(self) -> Program:
         """Every rank's order, with the blocks that it replays."""
@@ -93,14 +93,14 @@ class _Lowering:
         for stage in stages:
             if self.opened[stage]:
                 key = BlockKey(stage, "open")
-                self.blocks[key] = self._intern(self.opened[stage])
+                self.blocks[key] = self._intern(Block(self.opened[stage]))
                 yield Replay(key, 0)
         actions = list(self._actions(rank))
         yield from actions
         ops = closing_ops(self.step, stages, self._last_compute(actions[-1]))
         if ops:
             key = BlockKey(stages[0], "optimizer")
-            self.blocks[key] = self._intern(ops)
+            self.blocks[key] = self._intern(Block(ops))
             yield Replay(key, 0)
 
     def _actions(self, rank: int) -> Iterator[Replay]:
@@ -126,7 +126,7 @@ class _Lowering:
     def _block(self, key: BlockKey) -> Block:
         """The block of an action or a pair, with its messages."""
         if key.beside is not None:
-            return paired(self._block(key._replace(beside=None)), self._block(key.beside))
+            return self._intern(paired(self._block(key._replace(beside=None)), self._block(key.beside)))
         stage, kind, variant, _ = key
         names = self._opening(stage) if kind == "F" and variant in ("first", "only") else ()
         ends = Ends(self.hops.incoming(stage, kind), self.hops.outgoing(stage, kind), names)
@@ -135,11 +135,9 @@ class _Lowering:
     def _opening(self, stage: int) -> tuple[str, ...]:
         """The opening ops that a stage waits for: its own, or without overlap those of all stages of its rank."""
         ahead = all(strategy.opens_ahead for strategy in self.step.plan.strategies)
-        rank = self.step.schedule.placement[stage]
-        stages = (
-            [stage] if ahead else [each for each, place in enumerate(self.step.schedule.placement) if place == rank]
-        )
-        return tuple(op.name for each in sorted(stages) for op in self.opened[each])
+        placement = self.step.schedule.placement
+        stages = [stage] if ahead else [each for each, rank in enumerate(placement) if rank == placement[stage]]
+        return tuple(op.name for each in stages for op in self.opened[each])
 
     def _last_compute(self, last: Replay) -> str:
         """The last kernel of a rank's actions."""
@@ -155,11 +153,9 @@ class _Lowering:
         replicas = self.step.plan.world_size // len(orders)
         return replicas * sum(each[replay.block] for order in orders.values() for replay in order)
 
-    def _intern(self, ops: tuple[Op, ...]) -> Block:
-        """One block for equal ops."""
-        if ops not in self.interned:
-            self.interned[ops] = Block(ops)
-        return self.interned[ops]
+    def _intern(self, block: Block) -> Block:
+        """One object for equal blocks."""
+        return self.interned.setdefault(block, block)
 
 
 def _repeated(op: Op, scale: float) -> float:

@@ -45,8 +45,6 @@ def _stretches(ops: Sequence[Op]) -> list[list[Op]]:
 def _in_turns(first: list[list[Op]], second: list[list[Op]]) -> list[Op]:
     """The stretches of both, evenly mixed, the first one's ahead."""
     marked = [
-        (number / len(each), which, part)
-        for which, each in enumerate((first, second))
-        for number, part in enumerate(each)
+        (number / len(each), each is second, part) for each in (first, second) for number, part in enumerate(each)
     ]
-    return [op for _, _, part in sorted(marked, key=lambda mark: mark[:2]) for op in part]
+    return [op for *_, part in sorted(marked, key=lambda mark: mark[:2]) for op in part]
