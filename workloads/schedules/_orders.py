@@ -3,6 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from workloads.checks import is_whole
 from workloads.schedule import Action, Schedule
@@ -10,28 +11,26 @@ from workloads.schedule import Action, Schedule
 MOST_FORWARDS = 4_000_000
 
 
-def looped(
-    name: str, orders: Sequence[tuple[Action, ...]], *, virtual: int = 1, warnings: tuple[str, ...] = ()
-) -> Schedule:
-    """A schedule with stage s on rank s mod p, given each rank's order."""
+def looped(name: str, orders: Sequence[tuple[Action, ...]], *, virtual: int = 1, **facts: Any) -> Schedule:
+    """A schedule with stage s on rank s mod p, given each rank's order; `facts` are other fields of a schedule."""
     ranks = len(orders)
     placement = tuple(stage % ranks for stage in range(ranks * virtual))
-    return Schedule(name, dict(enumerate(orders)), placement, warnings=warnings)
+    return Schedule(name, dict(enumerate(orders)), placement, **facts)
 
 
-def v_shaped(name: str, orders: Sequence[tuple[Action, ...]], warnings: tuple[str, ...] = ()) -> Schedule:
+def v_shaped(name: str, orders: Sequence[tuple[Action, ...]], **facts: Any) -> Schedule:
     """A schedule of two stages a rank, down the ranks and up again: stage s on rank s, or else on 2p - 1 - s."""
     ranks = len(orders)
-    return Schedule(name, dict(enumerate(orders)), (*range(ranks), *reversed(range(ranks))), warnings=warnings)
+    return Schedule(name, dict(enumerate(orders)), (*range(ranks), *reversed(range(ranks))), **facts)
 
 
-def bidirectional(name: str, orders: Sequence[tuple[Action, ...]], warnings: tuple[str, ...] = ()) -> Schedule:
+def bidirectional(name: str, orders: Sequence[tuple[Action, ...]], **facts: Any) -> Schedule:
     """Two chains of p stages, one from either end: stage p + s has the weights of stage s, and is on rank p - 1 - s."""
     ranks = len(orders)
     chains = tuple(range(ranks)), tuple(range(ranks, 2 * ranks))
     placement = (*range(ranks), *reversed(range(ranks)))
     weights = (*range(ranks), *range(ranks))
-    return Schedule(name, dict(enumerate(orders)), placement, weights, chains, warnings=warnings)
+    return Schedule(name, dict(enumerate(orders)), placement, weights, chains, **facts)
 
 
 def alternate(forwards: Sequence[Action], backwards: Sequence[Action], warmup: int) -> tuple[Action, ...]:
