@@ -201,13 +201,17 @@ def _profiles(published: Published) -> dict[str, Profile | str]:
         except LeftOutError as reason:
             found[name] = f"profile {name}: {reason}"
         else:
-            found[name] = replace(profile, first=_first(published, name, profile)) if profile.stages == "ramp" else profile
+            found[name] = (
+                replace(profile, first=_first(published, name, profile)) if profile.stages == "ramp" else profile
+            )
     return found
 
 
 def _first(published: Published, name: str, profile: Profile) -> int:
     """What the stages of a ramp count from, 0 or 1, by the busy times of the first table; 0 if these do not tell."""
-    table = next((each for each in published.tables if isinstance(each.results.get(name, {}).get("busy_per_rank"), list)), None)
+    table = next(
+        (each for each in published.tables if isinstance(each.results.get(name, {}).get("busy_per_rank"), list)), None
+    )
     if table is None:
         return 0
     given: Any = table.results[name]["busy_per_rank"]

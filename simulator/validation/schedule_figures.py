@@ -7,11 +7,11 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from simulator.addresses import MODES
 from simulator.schedule_replay import replay_schedule
 from simulator.validation.schedule_tables import Entry, Given, is_number
 from simulator.validation.tables import LeftOutError
 from topologies.plugins import unknown
+from workloads.ops import P2P_MODES
 from workloads.schedule import Action, Schedule, peak_in_flight
 
 TIMES = ("forward", "backward", "backward_input", "backward_weight", "hop")
@@ -55,8 +55,8 @@ class Profile:
                 raise LeftOutError(unknown("entry of a profile", name, KNOWN))
         times = {name: _number(name, raw.get(name, 0)) for name in TIMES}
         mode, pair = str(raw.get("mode", "latency")), raw.get("pair_factor")
-        if mode not in MODES:
-            raise LeftOutError(unknown("mode", mode, MODES))
+        if mode not in P2P_MODES:
+            raise LeftOutError(unknown("mode", mode, P2P_MODES))
         factor = _number("pair_factor", 1 if pair is None else pair)
         profile = cls(**times, mode=mode, pair_factor=factor, stages=str(raw.get("stages", "even")))
         profile.factor(0, 1)
@@ -75,7 +75,9 @@ class Profile:
 
     def factors(self, schedule: Schedule) -> list[Fraction]:
         """Of every stage of a schedule."""
-        found = {stage: self.factor(place, len(chain)) for chain in schedule.chains for place, stage in enumerate(chain)}
+        found = {
+            stage: self.factor(place, len(chain)) for chain in schedule.chains for place, stage in enumerate(chain)
+        }
         return [found[stage] for stage in range(schedule.stages)]
 
     def times(self, schedule: Schedule) -> tuple[Fraction, Fraction, Fraction]:

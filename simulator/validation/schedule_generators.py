@@ -1,7 +1,5 @@
 """Which of stepsim's schedules a published one is, by its name and the program that it comes from."""
 
-from collections.abc import Callable, Mapping
-from fractions import Fraction
 from typing import Any
 
 from simulator.validation.schedule_figures import Figures, Profile

@@ -49,7 +49,9 @@ class Table:
 
     def replayable(self) -> Schedule:
         """The published orders as a schedule; those that break a rule or can never finish raise ValueError."""
-        places = {single.stage: rank for rank, order in enumerate(self.orders) for each in order for single in each.singles}
+        places = {
+            single.stage: rank for rank, order in enumerate(self.orders) for each in order for single in each.singles
+        }
         count = max(len(places), 1 + max(places, default=-1))
         placement = tuple(places.get(stage, 0) for stage in range(count))
         weights = tuple(range(self.stages)) * len(self.chains) if self.chains else ()
@@ -114,9 +116,13 @@ def _published(content: object) -> Published:
     profiles = _need(whole, "profiles", dict, "the file")
     for name, profile in profiles.items():
         _kind(profile, dict, f"profile {name!r}")
-    tables = tuple(_table(entry, f"table {place}") for place, entry in enumerate(_need(whole, "tables", list, "the file")))
+    tables = tuple(
+        _table(entry, f"table {place}") for place, entry in enumerate(_need(whole, "tables", list, "the file"))
+    )
     refused = tuple(_refusal(entry, f"refusal {place}") for place, entry in enumerate(_list(whole, "refused")))
-    deadlocks = tuple(_table(entry, f"deadlock {place}") for place, entry in enumerate(_list(whole, "deadlocking_tables")))
+    deadlocks = tuple(
+        _table(entry, f"deadlock {place}") for place, entry in enumerate(_list(whole, "deadlocking_tables"))
+    )
     if not tables:
         raise ValueError("it has no tables")
     for table in tables:
@@ -198,9 +204,7 @@ def _results(raw: object, where: str) -> dict[str, dict[str, Given | list[Given]
 def _refusal(entry: object, where: str) -> Refusal:
     raw = _kind(entry, dict, where)
     stages, microbatches, virtual = (_count(raw, key, where) for key in ("P", "M", "V"))
-    return Refusal(
-        _need(raw, "schedule", str, where), stages, microbatches, virtual, _need(raw, "reason", str, where)
-    )
+    return Refusal(_need(raw, "schedule", str, where), stages, microbatches, virtual, _need(raw, "reason", str, where))
 
 
 def is_number(value: object) -> bool:

@@ -1,6 +1,5 @@
 """Published pipeline schedules and their figures against what stepsim generates and replays."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
