@@ -225,6 +225,21 @@ def validate_gemm(data: str | None, out: str | None, as_json: bool) -> None:
     _validate(gemm, data, out, as_json=as_json)
 
 
+@validate.command(name="schedules")
+@click.option("--data", type=click.Path(dir_okay=False), help="Published schedules of your own, in the same format.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write every check with its outcome to this CSV file.")
+@JSON
+def validate_schedules(data: str | None, out: str | None, as_json: bool) -> None:
+    """Compare pipeline schedules with published ones, their closed forms and printed bubble rates.
+
+    Orders that stepsim generates must be the given ones action for action, figures of replays the given ones to their
+    digits, searched schedules no worse, and what others refuse refused by the same rule.
+    """
+    from simulator.validation import schedules
+
+    _validate(schedules, data, out, as_json=as_json)
+
+
 def _validate(kind: Any, data: str | None, out: str | None, *, as_json: bool) -> None:
     """Run one kind of validation, write its rows, print its report."""
     from simulator.validation.report import SECONDS, check_compared

@@ -6,13 +6,15 @@ arXiv:2401.10241; the documentation of DualPipe (github.com/deepseek-ai/DualPipe
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any
 
-from simulator.validation.schedule_figures import Profile, figures
+import pandas as pd
+
+from simulator.validation.schedule_figures import Figures, Profile, figures
 from workloads import schedules
 
 ALL = ("latency", "send_block", "recv_block")
@@ -89,6 +91,11 @@ class Form:
         return "virtual" in schedules.options(self.schedule.partition(",")[0])
 
     @property
+    def has_pairs(self) -> bool:
+        """Whether the schedule overlaps actions in pairs."""
+        return self.schedule.startswith("dualpipe")
+
+    @property
     def name(self) -> str:
         """What it is called in reports and tests."""
         return " ".join((self.schedule, self.figure, *self.modes))
@@ -97,7 +104,7 @@ class Form:
         """Whether it holds for a case."""
         if bool(case.c) != bool(self.modes) or (case.c and (case.mode not in self.modes or case.c > self.most(case))):
             return False
-        return (self.takes_virtual or case.v == 1) and self.holds(case)
+        return (self.takes_virtual or case.v == 1) and (self.has_pairs or case.phi == 1) and self.holds(case)
 
     def expected(self, case: Case) -> list[Fraction]:
         """The figure by the form."""
@@ -106,13 +113,16 @@ class Form:
 
     def replayed(self, case: Case) -> list[Fraction]:
         """The figure by a replay."""
-        options = {"virtual": case.v} if self.takes_virtual else {}
-        schedule = schedules.build(self.schedule, case.p, case.m, **options)
-        # The two stages of a rank of DualPipeV have the times of one stage each, as those of DualPipe do.
-        times = [
-            Fraction(time * (2 if self.schedule == "dualpipe_v" else 1)) for time in (case.F, case.B, case.I, case.W)
-        ]
-        return figures(schedule, Profile(*times, Fraction(case.c), case.mode, case.phi))[self.figure]
+        return _replayed(self.schedule, case, takes_virtual=self.takes_virtual)[self.figure]
+
+
+@lru_cache(maxsize=64)
+def _replayed(name: str, case: Case, *, takes_virtual: bool) -> Figures:
+    """All figures of a schedule; a rank of DualPipeV has two stages, each with the times of one."""
+    schedule = schedules.build(name, case.p, case.m, **({"virtual": case.v} if takes_virtual else {}))
+    stages = 2 if name == "dualpipe_v" else 1
+    times = (Fraction(time * stages) for time in (case.F, case.I, case.W))
+    return figures(schedule, Profile.split(*times, Fraction(case.c), mode=case.mode, pair_factor=case.phi))
 
 
 def _dualpipe(case: Case, n: int, ranks: int) -> Fraction:
@@ -265,29 +275,19 @@ TIMES = ((6, 6, 6), (12, 18, 6), (18, 12, 6), (6, 6, 12))
 
 def cases() -> Iterator[Case]:
     """Sizes and times for all forms, few enough to replay in seconds."""
-    sizes = ((p, m * p, v) for p, m, v in product((2, 4), (1, 2, 3), (1, 2, 3)))
     hops = ((0, "latency"), *((1, mode) for mode in ALL))
-    for (p, m, v), (F, I, W), (c, mode), phi in product(sizes, TIMES, hops, (Fraction(1), STEADY)):
-        if phi == 1 or (c == 0 and v == 1):
-            yield Case(p, m, v, F, I, W, c, mode, phi)
+    for p, rounds, v, times, (c, mode) in product((2, 4), (1, 2, 3), (1, 2, 3), TIMES, hops):
+        case = Case(p, rounds * p, v, *times, c, mode)
+        yield case
+        yield replace(case, phi=STEADY)
 
 
-def validate() -> dict[str, Any]:
-    """How many replays of all cases come to their forms, and which do not."""
-    found: dict[str, dict[str, int]] = {}
-    mismatches = []
-    for case, form in product(cases(), FORMS):
-        if form.fits(case):
-            expected, replayed = form.expected(case), form.replayed(case)
-            counts = found.setdefault(form.name, {"rows": 0, "matching": 0})
-            counts["rows"] += 1
-            counts["matching"] += expected == replayed
-            if expected != replayed:
-                mismatches.append(
-                    {"table": str(case), "what": form.name, "given": _text(expected), "got": _text(replayed)}
-                )
-    return {"forms": found, "mismatches": mismatches}
-
-
-def _text(values: list[Fraction]) -> str:
-    return " ".join(map(str, values))
+def validate() -> pd.DataFrame:
+    """Each form in each of the cases that it fits, and whether a replay comes to it."""
+    rows = [
+        {"case": str(case), "form": form.name, "expected": form.expected(case), "replayed": form.replayed(case)}
+        for case, form in product(cases(), FORMS)
+        if form.fits(case)
+    ]
+    frame = pd.DataFrame(rows)
+    return frame.assign(matches=frame["expected"] == frame["replayed"])

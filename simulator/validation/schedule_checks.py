@@ -3,19 +3,20 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from simulator.validation.schedule_figures import Figures, Profile, busy, equal, figures
 from simulator.validation.schedule_generators import SEARCHED, generated, refusing, searched
-from simulator.validation.schedule_tables import Given, Published, Refusal, Table
+from simulator.validation.schedule_tables import COSTS, Given, Published, Refusal, Table
 from simulator.validation.tables import LeftOutError
 from workloads.schedule import Schedule
 
 NEVER = "can never finish"
 LISTS = ("busy_per_rank", "peak_in_flight", "peak_in_flight_release_at_input")
 BUBBLES = ("span_bubble", "bubble_fraction")
-"""By which a searched schedule is judged: of the rank that has most of it in its own span, and of all over the makespan."""
+"""By which a searched schedule is judged: that of a rank within its own span, and that of all in the makespan."""
 
 OWN_RULES = ("at least as many microbatches as stages",)
 """What others refuse and stepsim does not: it warns."""
@@ -134,7 +135,9 @@ def search(table: Table, given: Schedule) -> Iterator[Check]:
     base = Check("searches", table.id, table.schedule, "search", "", assumed=times[1])
     try:
         theirs = figures(given, times[0])
-        mine = figures(searched(table, times[0], theirs), times[0])
+        memory = table.memory_limit or int(max(theirs["peak_in_flight"]))
+        made = searched(SEARCHED[table.schedule], table.stages, table.microbatches, profile=times[0], memory=memory)
+        mine = figures(made, times[0])
     except LeftOutError as reason:
         yield replace(base, left_out=str(reason))
         return
@@ -149,11 +152,8 @@ def search(table: Table, given: Schedule) -> Iterator[Check]:
 def _cost(table: Table) -> tuple[Profile, str]:
     """The times a schedule was searched for, and what of them is assumed."""
     if table.cost is None:
-        return Profile(Fraction(1), Fraction(2), Fraction(1), Fraction(1)), "made for F = I = W without hops"
-    forward, backward_input, backward_weight, hop = (
-        Fraction(table.cost.get(name, 0)) for name in ("tF", "tI", "tW", "tcomm")
-    )
-    return Profile(forward, backward_input + backward_weight, backward_input, backward_weight, hop), ""
+        return Profile.split(*[Fraction(1)] * 3), "searched for F = I = W without hops"
+    return Profile.split(*(Fraction(table.cost[name]) for name in COSTS)), ""
 
 
 def refusal(given: Refusal) -> Check:
@@ -225,4 +225,4 @@ def _first(published: Published, name: str, profile: Profile) -> int:
 def _decimals(published: Published) -> int:
     """To how many decimals a file gives bubble fractions: those of the one with most."""
     fractions = [each.get("bubble_fraction") for table in published.tables for each in table.results.values()]
-    return max((-int(each.as_tuple().exponent) for each in fractions if hasattr(each, "as_tuple")), default=0)
+    return max((-int(each.as_tuple().exponent) for each in fractions if isinstance(each, Decimal)), default=0)

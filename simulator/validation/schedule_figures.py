@@ -1,7 +1,7 @@
 """Figures of a schedule under a profile of times, as exact fractions, from the engine that simulates whole steps."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -12,7 +12,7 @@ from simulator.validation.schedule_tables import Entry, Given, is_number
 from simulator.validation.tables import LeftOutError
 from topologies.plugins import unknown
 from workloads.ops import P2P_MODES
-from workloads.schedule import Action, Schedule, peak_in_flight
+from workloads.schedule import Schedule, peak_in_flight
 
 TIMES = ("forward", "backward", "backward_input", "backward_weight", "hop")
 KNOWN = (*TIMES, "mode", "pair_factor", "stages")
@@ -53,14 +53,22 @@ class Profile:
         for name in raw:
             if name not in KNOWN:
                 raise LeftOutError(unknown("entry of a profile", name, KNOWN))
-        times = {name: _number(name, raw.get(name, 0)) for name in TIMES}
+        times = [_number(name, raw.get(name, 0)) for name in TIMES]
         mode, pair = str(raw.get("mode", "latency")), raw.get("pair_factor")
         if mode not in P2P_MODES:
             raise LeftOutError(unknown("mode", mode, P2P_MODES))
         factor = _number("pair_factor", 1 if pair is None else pair)
-        profile = cls(**times, mode=mode, pair_factor=factor, stages=str(raw.get("stages", "even")))
+        forward, backward, backward_input, backward_weight, hop = times
+        stages = str(raw.get("stages", "even"))
+        profile = cls(forward, backward, backward_input, backward_weight, hop, mode, factor, stages)
         profile.factor(0, 1)
         return profile
+
+    @classmethod
+    def split(cls, *times: Fraction, mode: str = "latency", pair_factor: Fraction = Fraction(1)) -> "Profile":
+        """Times of F, I, W and, if it takes any, a hop."""
+        forward, backward_input, backward_weight, hop = (*times, Fraction(0))[:4]
+        return cls(forward, backward_input + backward_weight, backward_input, backward_weight, hop, mode, pair_factor)
 
     def factor(self, place: int, count: int) -> Fraction:
         """Of the stage at a place, counted from 0, of a chain of so many stages."""
@@ -108,7 +116,7 @@ def figures(schedule: Schedule, profile: Profile) -> Figures:
     It is replayed in a unit of which all times are whole numbers, so that sums of them have no error.
 
     >>> from workloads import schedules
-    >>> found = figures(schedules.build("1f1b", 2, 2), Profile(*map(Fraction, (1, 2, 1, 1))))
+    >>> found = figures(schedules.build("1f1b", 2, 2), Profile.split(*map(Fraction, (1, 1, 1))))
     >>> {name: [str(value) for value in values] for name, values in found.items() if len(values) == 1}
     {'makespan': ['9'], 'max_rank_span': ['9'], 'bubble_fraction': ['1/3'], 'span_bubble': ['3']}
     """
@@ -117,10 +125,13 @@ def figures(schedule: Schedule, profile: Profile) -> Figures:
     fine = _common((*times, profile.hop, *(time * profile.pair_factor for time in times)))
     rough = _common(factors)
     unit = Fraction(1, virtual * fine * rough)
+    forward, backward_input, backward_weight = (float(time * fine * virtual) for time in times)
     result = replay_schedule(
         schedule,
-        *(float(time * fine * virtual) for time in times),
-        hop=float(profile.hop / unit),
+        forward,
+        backward_input,
+        backward_weight,
+        float(profile.hop / unit),
         mode=profile.mode,
         pair_factor=float(profile.pair_factor),
         stage_factors=[float(factor * rough) for factor in factors],
@@ -145,20 +156,17 @@ def peaks(schedule: Schedule, release: str) -> list[Fraction]:
     return [Fraction(peak_in_flight(schedule.orders[rank], ones, release)) for rank in range(schedule.ranks)]
 
 
-def busy(orders: Sequence[Iterable[Action]], schedule: Schedule, profile: Profile) -> list[Fraction]:
+def busy(schedule: Schedule, profile: Profile) -> list[Fraction]:
     """The time that each rank computes, added up without a replay."""
     forward, backward_input, backward_weight = profile.times(schedule)
     whole = {"F": forward, "B": backward_input + backward_weight, "I": backward_input, "W": backward_weight}
     factors, virtual = profile.factors(schedule), len(set(schedule.weights)) // schedule.ranks
-    return [
-        sum(
-            (whole[each.kind] * factors[each.stage] / virtual * (profile.pair_factor if action.parts else 1))
-            for action in order
-            for each in action.singles
-        )
-        + Fraction(0)
-        for order in orders
-    ]
+    found = [Fraction(0)] * schedule.ranks
+    for rank, order in schedule.orders.items():
+        for action in order:
+            share = (profile.pair_factor if action.parts else 1) / Fraction(virtual)
+            found[rank] += share * sum(whole[each.kind] * factors[each.stage] for each in action.singles)
+    return found
 
 
 def equal(given: Given, got: Fraction, decimals: int | None = None) -> bool:

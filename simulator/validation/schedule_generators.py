@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from simulator.validation.schedule_figures import Figures, Profile
+from simulator.validation.schedule_figures import Profile
 from simulator.validation.schedule_tables import Refusal, Table
 from simulator.validation.tables import LeftOutError
 from topologies.plugins import unknown
@@ -64,16 +64,15 @@ def _options(schedule: str, virtual: int, *, pytorch: bool) -> dict[str, Any]:
     return {**({"virtual": virtual} if schedule in VIRTUAL else {}), **rounds}
 
 
-def searched(table: Table, profile: Profile, theirs: Figures) -> Schedule:
-    """What stepsim's own search finds for a table's times, where that takes options with the table's limit."""
-    name = SEARCHED[table.schedule]
+def searched(name: str, stages: int, microbatches: int, *, profile: Profile, memory: int) -> Schedule:
+    """What a search of stepsim's own finds for some times within a limit, as far as it takes these."""
     wanted = {
         "forward": float(profile.forward),
         "backward_input": float(profile.backward_input),
         "backward_weight": float(profile.backward_weight),
         "hop": float(profile.hop),
-        "memory": table.memory_limit or int(max(theirs["peak_in_flight"])),
+        "memory": memory,
     }
     known = schedules.options(name)
     options = {key: value for key, value in wanted.items() if key in known}
-    return schedules.build(name, table.stages, table.microbatches, **options)
+    return schedules.build(name, stages, microbatches, **options)

@@ -21,6 +21,9 @@ GZIPPED = b"\x1f\x8b"
 LARGEST = 2**30
 """Bytes of text that a file may hold."""
 
+COSTS = ("tF", "tI", "tW", "tcomm")
+"""What a search was given as times of F, I, W and a hop."""
+
 Given = int | Decimal
 Entry = dict[str, Any]
 Kind = TypeVar("Kind")
@@ -155,7 +158,7 @@ def _table(entry: object, where: str) -> Table:
         orders,
         _chains(raw, stages, where),
         _count(raw, "group_size", where) if "group_size" in raw else None,
-        _need(raw, "scheduler_cost", dict, where) if "scheduler_cost" in raw else None,
+        _cost(raw["scheduler_cost"], where) if "scheduler_cost" in raw else None,
         _limit(raw, stages, where),
         _results(raw.get("results", {}), where),
     )
@@ -188,6 +191,15 @@ def _limit(raw: Entry, stages: int, where: str) -> int | None:
     if not factor.isdigit():
         raise ValueError(f"{where}: scheduler_memory_limit={limit!r} is neither a count nor one such as '2*P'")
     return int(factor) * (stages if factor != str(limit) else 1)
+
+
+def _cost(raw: object, where: str) -> dict[str, Given]:
+    """Times of F, I, W and a hop."""
+    cost = _kind(raw, dict, f"{where}, scheduler_cost")
+    for name in COSTS:
+        if not is_number(cost.get(name)) or cost[name] < 0:
+            raise ValueError(f"{where}, scheduler_cost: {name}={cost.get(name)!r} is no number of at least 0")
+    return cost
 
 
 def _results(raw: object, where: str) -> dict[str, dict[str, Given | list[Given]]]:
@@ -234,6 +246,6 @@ def _need(raw: Entry, key: str, kind: type[Kind], where: str) -> Kind:
 def _kind(value: object, kind: type[Kind], where: str) -> Kind:
     """A value that must be of some type."""
     if not isinstance(value, kind):
-        names = {dict: "an object", list: "a list", str: "text"}
-        raise ValueError(f"{where}: {str(value)[:40]!r} is not {names[kind]}")  # noqa: TRY004 (one error for bad files)
+        names = {"dict": "an object", "list": "a list", "str": "text"}
+        raise ValueError(f"{where}: {str(value)[:40]!r} is not {names[kind.__name__]}")  # noqa: TRY004 (one error for bad files)
     return value
