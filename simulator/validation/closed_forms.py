@@ -34,7 +34,7 @@ class Case:
     m: int
     v: int
     F: int
-    I: int  # noqa: E741
+    I: int  # noqa: E741 (the letter of the literature)
     W: int
     c: int = 0
     mode: str = "latency"
@@ -189,7 +189,7 @@ def _interleaved(schedule: str, holds: Callable[[Case], bool]) -> Iterator[Form]
         schedule,
         "makespan",
         lambda k: k.looped + 2 * (k.p * k.v - 1) * k.c,
-        _whole_rounds,
+        lambda k: _several(k) and _whole_rounds(k),
         ("latency",),
         lambda k: Fraction(min(k.F, k.B), k.v),
     )

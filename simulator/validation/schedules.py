@@ -30,7 +30,7 @@ def compare(path: str | Path | None) -> pd.DataFrame:
 
 
 def _errors(rows: pd.DataFrame) -> "pd.Series[float]":
-    """Relative errors of figures, 0 for those that agree to the digits given; that of a given 0 is the figure itself."""
+    """Relative errors of figures; 0 if they agree to the digits given, and the figure itself where 0 is given."""
     given, got = (pd.to_numeric(rows[name], errors="coerce") for name in ("given", "got"))
     agrees = rows["matches"] & (rows["part"] == "figures")
     return ((got - given) / given.where(given != 0, 1.0)).mask(agrees, 0.0)
