@@ -4,6 +4,7 @@ Source: Zero Bubble Pipeline Parallelism, arXiv:2401.10241, tables 5 (rates) and
 longest span of a rank in which it does not compute. Assumes that all stages take the profiled times.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.resources import files
@@ -48,29 +49,34 @@ EXPECTED = {
 
 def compare() -> pd.DataFrame:
     """Each printed rate with the replayed one."""
-    with SOURCE.open(encoding="utf-8") as file:
-        printed = pd.read_csv(file, dtype={"value": str})
-    times = printed[printed["table"] == 9].pivot(index=["model", "microbatches"], columns="quantity", values="value")
-    rates = printed[printed["table"] == 5].to_dict("records")
-    profiled = {key: [Fraction(value) for value in values] for key, *values in times[TIMES].itertuples(name=None)}
-    rows = [_row(rate, profiled[rate["model"], rate["microbatches"]]) for rate in rates]
+    rows = [row(rate, times) for rate, times in printed()]
     return pd.DataFrame(rows).assign(row=range(len(rows)))
 
 
-def _row(rate: dict[Any, Any], times: list[Fraction]) -> dict[str, Any]:
+def printed() -> Iterator[tuple[dict[Any, Any], list[Fraction]]]:
+    """The rows of table 5, each with the times of F, I, W and a hop that go with it."""
+    with SOURCE.open(encoding="utf-8") as file:
+        frame = pd.read_csv(file, dtype={"value": str})
+    times = frame[frame["table"] == 9].pivot(index=["model", "microbatches"], columns="quantity", values="value")
+    profiled = {key: [Fraction(value) for value in values] for key, *values in times[TIMES].itertuples(name=None)}
+    for rate in frame[frame["table"] == 5].to_dict("records"):
+        yield rate, profiled[rate["model"], rate["microbatches"]]
+
+
+def row(rate: dict[Any, Any], times: list[Fraction]) -> dict[str, Any]:
     """A printed rate beside the replayed one."""
     profile = Profile.split(*times)
     span = figures(_schedule(rate, profile), profile)["max_rank_span"][0]
     replayed = 1 - rate["microbatches"] * (profile.forward + profile.backward) / span
-    printed, expected = Fraction(rate["value"]), EXPECTED[rate["schedule"]]
+    wanted, expected = Fraction(rate["value"]), EXPECTED[rate["schedule"]]
     return {
         "model": rate["model"],
         "microbatches": rate["microbatches"],
         "schedule": rate["schedule"],
         "series": rate["series"],
-        "measured": float(printed),
+        "measured": float(wanted),
         "predicted": float(replayed),
-        "matches": -expected.below <= replayed - printed <= expected.above,
+        "matches": -expected.below <= replayed - wanted <= expected.above,
     }
 
 

@@ -20,8 +20,12 @@ BUBBLES = ("span_bubble", "bubble_fraction")
 
 OWN_RULES = ("at least as many microbatches as stages",)
 """What others refuse and stepsim does not: it warns."""
-RULES = {"evenly into": ("evenly", "rounds"), "number of stages": ("twice", "two"), "even": ("even",), "odd": ("even",)}
-"""By words in the reason of a refusal, of which words stepsim's own must have one to name the same rule."""
+RULES = {
+    r"evenly into": ("evenly", "rounds"),
+    r"number of stages|2P": ("twice", "two"),
+    r"\beven\b|\bodd\b|divisible by 2\b|multiple of 2\b": ("even", "odd"),
+}
+"""For what the reason of a refusal says, words of which stepsim's own has one if it is by the same rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,22 +168,22 @@ def refusal(given: Refusal) -> Check:
     except LeftOutError as reason:
         return replace(found, left_out=str(reason))
     except ValueError as error:
-        return replace(found, got=str(error), matches=_same_rule(given.reason, str(error)))
+        words = next((words for rule, words in RULES.items() if re.search(rule, given.reason)), ())
+        unknown = "" if words else f"a rule in words that are not known here: {given.reason}"
+        return replace(found, got=str(error), matches=_names(str(error), words, given.reason), left_out=unknown)
     allowed = any(words in given.reason for words in OWN_RULES) and bool(made.warnings)
     got = f"allowed, with the warning {made.warnings[0]}" if made.warnings else "allowed"
     return replace(found, got=got, matches=allowed, assumed="allowed by a rule of stepsim's own" if allowed else "")
 
 
-def _same_rule(reason: str, message: str) -> bool:
-    """Whether a message names the rule of a reason, and any number that the reason derives.
+def _names(message: str, words: tuple[str, ...], reason: str) -> bool:
+    """Whether a message has one of the words of a rule, and every number that the reason derives from it.
 
-    >>> _same_rule("needs M >= number of stages, here 2P = 8", "3 microbatches; needs twice the stages, 8")
+    >>> _names("3 microbatches; needs twice the stages, 8", ("twice", "two"), "needs M >= 2P = 8")
     True
     """
-    words = next((words for start, words in RULES.items() if start in reason), ())
-    derived = re.findall(r"= (\d+)", reason)
     numbers = re.findall(r"\d+", message)
-    return any(word in message for word in words) and all(number in numbers for number in derived)
+    return any(word in message for word in words) and all(each in numbers for each in re.findall(r" = (\d+)", reason))
 
 
 def deadlock(table: Table) -> Check:

@@ -96,7 +96,9 @@ def read(path: str | Path | None = None) -> Published:
             text = _unpacked(text)
         content = json.loads(text, parse_float=Decimal, parse_constant=_no_number)
         return _published(content)
-    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise ValueError(f"cannot read {file}: {error.strerror or error}") from None
+    except (EOFError, zlib.error, ValueError, RecursionError) as error:
         raise ValueError(f"cannot read {file}: {error}") from None
 
 

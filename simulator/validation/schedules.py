@@ -62,7 +62,7 @@ def _listed(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as records of plain values, without what is empty."""
     records = rows[list(SHOWN)].to_dict("records")
     return [
-        {str(name): _plain(value) for name, value in record.items() if value is not pd.NA and value != ""}
+        {str(name): _plain(value) for name, value in record.items() if not pd.isna(value) and value != ""}
         for record in records
     ]
 
