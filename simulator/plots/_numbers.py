@@ -1,0 +1,117 @@
+"""Microbatch numbers of a Gantt chart, in the bars that have room for them."""
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import NamedTuple
+
+import pandas
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
+from matplotlib.colors import to_rgb
+from matplotlib.font_manager import FontProperties
+
+from simulator.plots import _recompute
+from simulator.plots._actions import STAGED, colours
+from simulator.plots._canvas import ink, text_width
+from simulator.plots._lanes import View
+
+_SIZES = (9, 8, 7, 6)
+_MARGIN = 2.0
+"""Points to the left and right of a number, together."""
+_DIGIT = 0.73
+"""Height of a digit over the size of the font: DejaVu Sans, which comes with matplotlib."""
+_FONT = "DejaVu Sans"
+
+
+class Number(NamedTuple):
+    """A microbatch, where it is written in data coordinates, and the colour of its ink."""
+
+    x: float
+    y: float
+    text: str
+    colour: str
+
+
+class Numbers(Artist):
+    """All numbers of a picture in one size, `entries`, each centred on its place."""
+
+    def __init__(self, entries: Iterable[Number], size: float) -> None:
+        super().__init__()
+        self.entries, self.size = tuple(entries), size
+        self.set_zorder(3)
+        self.set_gid("microbatches")
+
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw the numbers; an SVG has one element of text for all of a colour."""
+        if not (self.get_visible() and self.entries and self.axes):
+            return
+        renderer.open_group("text", self.get_gid())
+        places = self.axes.transData.transform([(each.x, each.y) for each in self.entries]).tolist()
+        pixels = renderer.points_to_pixels(self.size)
+        lowered = [(each, x, y - _DIGIT / 2 * pixels) for each, (x, y) in zip(self.entries, places, strict=True)]
+        lowered.sort(key=lambda item: item[0].colour)
+        for colour, same in groupby(lowered, key=lambda item: item[0].colour):
+            if hasattr(renderer, "writer"):
+                _write(renderer, [(each.text, x, y) for each, x, y in same], colour, self.size)
+            else:
+                self._stamp(renderer, same, colour)
+        renderer.close_group("text")
+
+    def _stamp(self, renderer: RendererBase, same: Iterable[tuple[Number, float, float]], colour: str) -> None:
+        gc = renderer.new_gc()
+        gc.set_foreground(colour)
+        font = FontProperties(family=_FONT, size=self.size)
+        height = renderer.get_canvas_width_height()[1] if renderer.flipy() else None
+        for each, x, y in same:
+            width = renderer.get_text_width_height_descent(each.text, font, ismath=False)[0]
+            renderer.draw_text(gc, x - width / 2, y if height is None else height - y, each.text, font, 0)
+        gc.restore()
+
+
+def _write(renderer: RendererBase, texts: Iterable[tuple[str, float, float]], colour: str, size: float) -> None:
+    """Write texts into an SVG as spans of one element, a fifth of the size of as many elements."""
+    writer, height = renderer.writer, renderer.height  # type: ignore[attr-defined]
+    font = {"font-family": f"'{_FONT}', sans-serif", "font-size": f"{size}px", "text-anchor": "middle", "fill": colour}
+    writer.start("text", attrib=font)
+    for text, x, y in texts:
+        writer.element("tspan", text, attrib={"x": f"{x:.1f}", "y": f"{height - y:.1f}"})
+    writer.end("text")
+
+
+def write(ax: Axes, view: View, width: float) -> bool:
+    """Write the numbers in the largest size in which most of them fit into their bars; whether any did.
+
+    `width` is that of the axes in points.
+    """
+    rows = _recompute.remaining(view.actions, view.recompute) if view.whole else view.actions
+    rows = rows[rows["action"].isin(STAGED)]
+    start, end = view.limits
+    room = (rows["right"] - rows["left"]) / (end - start) * width - _MARGIN
+    texts = rows["microbatch"].astype(int).astype(str)
+    size, widths = _size(ax, texts, room)
+    lane = ax.get_window_extent().height / ax.figure.dpi * 72 / len(view.ranks)
+    tall = lane * view.bar_height / (1 + (rows["half"] > 0))
+    rows = rows[(widths <= room) & (size <= tall)]
+    ax.add_artist(Numbers(_numbers(view, rows), size))
+    return len(rows) > 0
+
+
+def _size(
+    ax: Axes, texts: "pandas.Series[str]", room: "pandas.Series[float]"
+) -> tuple[int, "pandas.Series[float]"]:
+    """The largest size in which nine in ten of the texts fit, or the smallest; and the texts' widths in points."""
+    for size in _SIZES:
+        each = {text: text_width(ax, text, size) * 72 / ax.figure.dpi for text in texts.unique()}
+        widths = texts.map(each).astype(float)
+        if size == _SIZES[-1] or (len(texts) and (widths <= room).mean() > 0.9):
+            break
+    return size, widths
+
+
+def _numbers(view: View, rows: pandas.DataFrame) -> Iterable[Number]:
+    columns = ("left", "right", "lane", "half", "microbatch")
+    places = zip(*(rows[column].tolist() for column in columns), colours(rows), strict=True)
+    for left, right, lane, half, microbatch, colour in places:
+        top, height = view.bar(lane, half)
+        yield Number((left + right) / 2, top + height / 2, str(int(microbatch)), ink(to_rgb(colour)))
