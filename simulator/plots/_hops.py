@@ -13,7 +13,7 @@ from simulator.plots import Framed
 from simulator.plots._actions import ACTIONS, darkened
 from simulator.plots._lanes import View, on_lanes
 
-_HEAD = 3.6, 2.8
+_HEAD = 5.0, 4.0
 """Length and width of a head in points."""
 _ACTION = ["rank", "stage", "action", "microbatch"]
 

@@ -58,8 +58,8 @@ def chunks(actions: pandas.DataFrame, release: str = "W") -> pandas.DataFrame:
     given = actions.loc[ends, ["rank"]].assign(time_seconds=actions["end_seconds"], change=-1)
     changes = pandas.concat([taken, given]).sort_index(kind="stable")
     changes = changes.sort_values(["rank", "time_seconds"], kind="stable", ignore_index=True)
-    changes["value"] = changes.groupby("rank")["change"].cumsum()
-    return changes[["rank", "time_seconds", "value"]]
+    changes["value"] = changes.groupby("rank")["change"].cumsum().astype(float)
+    return changes.drop_duplicates(["rank", "time_seconds"], keep="last")[["rank", "time_seconds", "value"]]
 
 
 def draw(ax: Axes, view: View, found: Held) -> None:

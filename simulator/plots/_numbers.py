@@ -16,8 +16,8 @@ from simulator.plots._actions import STAGED, colours
 from simulator.plots._canvas import ink, text_width
 from simulator.plots._lanes import View
 
-_SIZES = (9, 8, 7, 6)
-_MARGIN = 2.0
+_SIZES = (9, 8, 7, 6, 5)
+_MARGIN = 1.5
 """Points to the left and right of a number, together."""
 _DIGIT = 0.73
 """Height of a digit over the size of the font: DejaVu Sans, which comes with matplotlib."""
