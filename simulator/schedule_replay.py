@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import topologies
-from simulator.addresses import MODES
 from simulator.compute import FlopsAreSeconds
 from simulator.replay import ReplayOptions
 from simulator.result import Result
 from simulator.simulation import run
 from topologies.plugins import unknown
 from workloads.lowering.timed import TimedSchedule
+from workloads.ops import P2P_MODES
 from workloads.schedule import peak_in_flight
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ScheduleResult(Result):
 
     @property
     def peak_in_flight(self) -> tuple[int, ...]:
-        """The most microbatches, counted in stages, that each rank holds from F to the end of B, or of its `release`."""
+        """The most microbatches, counted in stages, that each rank holds: from F to the end of B or `release`."""
         assert isinstance(self.step, TimedSchedule)
         ones = [1.0] * self.step.schedule.stages
         orders = self.step.schedule.orders
@@ -97,8 +97,8 @@ def replay_schedule(  # noqa: PLR0913 (one argument for each quantity of the rep
     """
     _check_times(forward=forward, backward_input=backward_input, backward_weight=backward_weight, hop=hop)
     _check_times(pair_factor=pair_factor)
-    if mode not in MODES:
-        raise ValueError(unknown("mode", mode, MODES))
+    if mode not in P2P_MODES:
+        raise ValueError(unknown("mode", mode, P2P_MODES))
     backward = backward_input + backward_weight
     if not forward + backward:
         raise ValueError("forward=0, backward_input=0 and backward_weight=0; one of them must be above 0")

@@ -16,6 +16,7 @@ from simulator.quotient import Quotient
 from simulator.recording import Recording, RunRecord
 from simulator.script import Script
 from workloads.ops import P2P, Collective, HostCopy, Op
+from workloads.program import Replay
 
 WORKS: dict[type[Op], str] = {Collective: "collective", P2P: "p2p", HostCopy: "host_copy"}
 """What spans call ops that move bytes."""
@@ -123,7 +124,8 @@ class Timeline:
         self, script: Script, positions: list[int], facts: "_Facts", times: list[Floats], message: list[int]
     ) -> Columns:
         rank_class = script.rank_class
-        places = [rank_class.order[position] for position in positions]
+        names = facts.columns["name"]
+        places = [self._place(rank_class.order[at], name) for at, name in zip(positions, names, strict=True)]
         return {
             "rank": np.full(len(positions), rank_class.rank),
             "ranks_in_class": np.full(len(positions), rank_class.ranks),
@@ -136,6 +138,11 @@ class Timeline:
             "end_seconds": times[2],
             "message": np.array(message),
         }
+
+    def _place(self, replay: Replay, name: str) -> Replay:
+        """The part of a pair that an op belongs to."""
+        beside = replay.block.beside is not None and name in self.quotient.program.blocks[replay.block].beside
+        return replay.parts[beside]
 
 
 def pieces(script: Script, recording: Recording) -> list[tuple[int, float, float]]:

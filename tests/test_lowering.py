@@ -203,8 +203,8 @@ def test_equal_blocks_are_one_object():
     step = TrainingStep("llama3_405b", "pp=16,schedule=interleaved,virtual=8 dp=128,zero=1 tp=8", 2048, 8192)
     blocks = step.program().blocks
     assert len({id(block) for block in blocks.values()}) == len({block.ops for block in blocks.values()})
-    assert blocks[1, "F", "middle"] is blocks[126, "F", "last"]
-    assert blocks[1, "B", "last"] is blocks[126, "B", "last"]
+    assert blocks[BlockKey(1, "F", "middle")] is blocks[BlockKey(126, "F", "last")]
+    assert blocks[BlockKey(1, "B", "last")] is blocks[BlockKey(126, "B", "last")]
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "none"])

@@ -69,6 +69,10 @@ class Collective(Op):
             raise ValueError(f"{self.name}: a collective spans at least one axis")
 
 
+P2P_MODES = ("latency", "send_block", "recv_block", "blocking")
+"""Who is held by a message: see `P2P`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class P2P(Op):
     """A message along one axis, `offset` places up (wrapping around): send, recv or shift.
@@ -89,6 +93,8 @@ class P2P(Op):
 
     def __post_init__(self) -> None:
         _check_amounts(self.name, bytes=self.bytes)
+        if self.mode not in P2P_MODES:
+            raise ValueError(f"{self.name}: unknown mode {self.mode!r}; known: {', '.join(P2P_MODES)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,9 +46,10 @@ class Replay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The ops of one action on one stage, in program order."""
+    """The ops of one action on one stage, in program order; `beside` are those of a pair's second action, by name."""
 
     ops: tuple[Op, ...]
+    beside: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         names = [op.name for op in self.ops]
@@ -94,8 +95,8 @@ class Program:
 
         >>> from workloads.ops import Compute
         >>> gemm = Compute(name="gemm", kind="gemm", flops=1e12)
-        >>> Program.of(DeviceMesh({"pp": 1, "tp": 2}), {(0,): [gemm]}).orders
-        {(0,): (Replay(block=BlockKey(stage=0, kind='F', variant='only'), microbatch=0),)}
+        >>> list(Program.of(DeviceMesh({"pp": 1, "tp": 2}), {(0,): [gemm]}).blocks)
+        [BlockKey(stage=0, kind='F', variant='only', beside=None)]
         """
         blocks = {BlockKey(index, "F"): Block(tuple(each)) for index, each in enumerate(ops.values())}
         orders = {place: (Replay(key, 0),) for place, key in zip(ops, blocks, strict=True)}

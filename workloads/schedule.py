@@ -57,8 +57,9 @@ class Schedule:
     `orders` gives each rank's actions, `placement[stage]` the rank of a stage, `weights[stage]` the weight set it
     computes with (by default its own), numbered in the order of the model. `chains` are the stages in the order in
     which microbatches pass them; each chain counts its own microbatches from 0. `versions[rank]` is how many
-    versions of its weights a rank keeps: 1 unless it updates them before all microbatches of a step are done. An order
-    that breaks a rule or can never finish raises ValueError with the action and the rule.
+    versions of its weights a rank keeps: 1 unless it updates them before all microbatches of a step are done. `p2p`
+    is the mode of messages in the framework that runs it: see `workloads.ops.P2P`. An order that breaks a rule or can
+    never finish raises ValueError with the action and the rule.
 
     >>> from workloads import schedules
     >>> print(schedules.build("one_f_one_b", stages=2, microbatches=3))
@@ -73,6 +74,7 @@ class Schedule:
     weights: tuple[int, ...] = ()
     chains: tuple[tuple[int, ...], ...] = ()
     versions: tuple[int, ...] = ()
+    p2p: str = field(default="latency", compare=False)
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:

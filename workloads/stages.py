@@ -6,24 +6,29 @@ from itertools import chain, groupby
 from typing import NamedTuple
 
 from workloads.layers import Layer, embedding, head, transformer_layer
+from workloads.schedule import Schedule
 from workloads.strategy import Strategy
 from workloads.transformer import Transformer
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a stage holds; equal shapes do equal work."""
+    """What a stage holds; equal shapes do equal work. `borrows`: its head has the embedding's weights of its rank."""
 
     embedding: bool
     layers: int
     head: bool
+    borrows: bool = False
 
 
-def layers_per_stage(layers: int, stages: int, layout: str | None = None) -> tuple[int, ...]:
+def layers_per_stage(
+    layers: int, stages: int, layout: str | None = None, ends: tuple[bool, bool] = (False, False)
+) -> tuple[int, ...]:
     """Layers of each stage, from layout text or by the default split.
 
     Default: ceil(layers / stages) each, the surplus taken alternately from the last and the first stage, which
-    also hold head and embedding; once these are empty, one each from the stages next to them.
+    also hold head and embedding; once these are empty, one each from the stages next to them. `ends` says whether
+    embedding and head count as a layer each.
 
     >>> layout_text(layers_per_stage(126, 16)), layout_text(layers_per_stage(126, 128))
     ('7-8x14-7', '0-1x126-0')
@@ -31,7 +36,15 @@ def layers_per_stage(layers: int, stages: int, layout: str | None = None) -> tup
     (1, 3, 3, 1)
     """
     if layout is None:
-        return _default(layers, stages)
+        first, *others = _default(layers + sum(ends), stages)
+        counts = (first - ends[0], *others)
+        counts = (*counts[:-1], counts[-1] - ends[1])
+        if min(counts) < 0:
+            raise ValueError(
+                f"layers={layers} and an end that counts as a layer are too few for {stages} stages; at most {layers} "
+                "stages"
+            )
+        return counts
     counts = read_layout(layout)
     if len(counts) != stages or sum(counts) != layers:
         raise ValueError(
@@ -82,18 +95,26 @@ class Stage:
         return sum(layer.parameters for layer in self.layers)
 
 
-def shapes(model: Transformer, counts: Sequence[int]) -> tuple[Shape, ...]:
-    """The shape of every stage: embedding on the first, head on the last; a model without vocabulary has neither."""
-    last, vocab = len(counts) - 1, model.vocab > 0
-    return tuple(Shape(vocab and stage == 0, count, vocab and stage == last) for stage, count in enumerate(counts))
+def shapes(model: Transformer, counts: Sequence[int], schedule: Schedule) -> tuple[Shape, ...]:
+    """The shape of every stage: embedding first in a chain, head last; a model without vocabulary has neither.
+
+    A tied head borrows the weights of an embedding on its rank.
+    """
+    firsts = {chain[0] for chain in schedule.chains if model.vocab}
+    lasts = {chain[-1] for chain in schedule.chains if model.vocab}
+    homes = {schedule.placement[stage] for stage in firsts if model.tied}
+    return tuple(
+        Shape(stage in firsts, count, stage in lasts, stage in lasts and schedule.placement[stage] in homes)
+        for stage, count in enumerate(counts)
+    )
 
 
 def build_stages(
-    model: Transformer, counts: Sequence[int], strategies: Iterable[Strategy], style: Style
+    model: Transformer, counts: Sequence[int], schedule: Schedule, strategies: Iterable[Strategy], style: Style
 ) -> tuple[Stage, ...]:
     """Every stage with its layers as one rank computes them; stages of equal shape are one object."""
     shard = _Sharding(model, tuple(strategies), style).layers
-    each = shapes(model, counts)
+    each = shapes(model, counts, schedule)
     built = {shape: Stage(shape, shard(shape)) for shape in dict.fromkeys(each)}
     return tuple(built[shape] for shape in each)
 
@@ -108,10 +129,9 @@ class _Sharding:
         self.layer = self._shard(transformer_layer(model, style.attention))
 
     def layers(self, shape: Shape) -> tuple[Layer, ...]:
-        """The layers of a stage. A tied head owns its weight only where the embedding is elsewhere."""
+        """The layers of a stage."""
         first = (self._shard(embedding(self.model)),) if shape.embedding else ()
-        owned = not (self.model.tied and shape.embedding)
-        last = (self._shard(head(self.model, owned=owned)),) if shape.head else ()
+        last = (self._shard(head(self.model, owned=not shape.borrows)),) if shape.head else ()
         return (*first, *[self.layer] * shape.layers, *last)
 
     def _shard(self, layer: Layer) -> Layer:

@@ -21,7 +21,7 @@ from workloads.precision import PRECISIONS
 from workloads.program import Program
 from workloads.recompute import Recompute
 from workloads.schedule import Action, Schedule
-from workloads.stages import Stage, Style, build_stages, layers_per_stage, layout_text
+from workloads.stages import Stage, Style, build_stages, layout_text
 from workloads.transformer import CONVENTIONS, Transformer
 
 LARGEST = 10**9
@@ -181,18 +181,23 @@ class TrainingStep:
     @property
     def layer_counts(self) -> tuple[int, ...]:
         """Layers of each stage."""
-        return layers_per_stage(self.model.layers, self.schedule.stages, self.plan.pipeline.layout)
+        weights = self.schedule.weights
+        counts = self.plan.pipeline.split(self.model.layers, len(set(weights)))
+        return tuple(counts[each] for each in weights)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
         """Every stage with the layers that one rank computes."""
         style = Style(self.attention, self.fusion)
-        return self._once("stages", lambda: build_stages(self.model, self.layer_counts, self.plan.strategies, style))
+        strategies = self.plan.strategies
+        return self._once(
+            "stages", lambda: build_stages(self.model, self.layer_counts, self.schedule, strategies, style)
+        )
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user should know of the plan, the schedule and the split."""
-        counts = self.layer_counts
+        counts = self.plan.pipeline.split(self.model.layers, len(set(self.schedule.weights)))
         text = f"{sum(counts)} layers are split unevenly over {len(counts)} stages: {layout_text(counts)}"
         uneven = [text] if len(set(counts)) > 1 else []
         return (*self.plan.warnings, *self.schedule.warnings, *uneven, *self._idle_recompute())
@@ -203,10 +208,10 @@ class TrainingStep:
         return self.offload.keeps("parameters") or any(strategy.regathers for strategy in self.plan.strategies)
 
     def has_tied_copy(self, stages: Iterable[int]) -> bool:
-        """Whether these stages hold one of two copies of a tied embedding."""
-        ends = {0, self.schedule.stages - 1}
-        apart = self.schedule.placement[0] != self.schedule.placement[-1]
-        return bool(self.model.tied and self.model.vocab and apart and ends & set(stages))
+        """Whether these stages hold one of two copies of a tied embedding, at the ends of the only chain."""
+        first, *_, last = (*self.schedule.chains[0], *self.schedule.chains[-1])
+        apart = self.schedule.placement[first] != self.schedule.placement[last]
+        return bool(self.model.tied and self.model.vocab and apart and {first, last} & set(stages))
 
     def _once(self, name: str, build: Callable[[], Built]) -> Built:
         """Build a value on first use and keep it."""

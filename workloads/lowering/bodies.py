@@ -45,6 +45,7 @@ class Bodies:
     weavers: tuple[Weaver, ...]
     recompute: Recompute
     message_bytes: float
+    p2p: str
     bodies: dict[tuple[Shape, str, str, bool], Body] = field(default_factory=dict)
     interned: dict[tuple[Op, ...], Body] = field(default_factory=dict)
     blocks: dict[tuple[int, Ends], Block] = field(default_factory=dict)
@@ -77,7 +78,7 @@ class Bodies:
         if ends.opened and body.user >= 0:
             ops[body.user] = waiting(ops[body.user], ends.opened)
         if ends.incoming:
-            ops.insert(0, ends.incoming.op(RECV, self.message_bytes))
+            ops.insert(0, ends.incoming.op(RECV, self.message_bytes, mode=self.p2p))
         if ends.outgoing:
-            ops.append(ends.outgoing.op(SEND, self.message_bytes, after=body.producer))
+            ops.append(ends.outgoing.op(SEND, self.message_bytes, after=body.producer, mode=self.p2p))
         return ops

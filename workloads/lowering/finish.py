@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from workloads.step import TrainingStep
 
 SCALAR_BYTES = 8
+MIRRORED = "mirrored_weights"
 
 
 def closing_ops(step: "TrainingStep", stages: Sequence[int], after: str) -> tuple[Op, ...]:
@@ -21,6 +22,8 @@ def closing_ops(step: "TrainingStep", stages: Sequence[int], after: str) -> tupl
     for strategy in step.plan.inside_out:
         ops += strategy.close(held, ready, step.rank_microbatch)
         ready += strategy.marks() if sum(held) else ()
+    ops += _mirrored(step, stages, ready)
+    ready += tuple(op.name for op in ops if op.name == MIRRORED)
     if step.has_tied_copy(stages):
         ops.append(_tied(step, ready))
         ready += ("tied_embeddings",)
@@ -29,6 +32,25 @@ def closing_ops(step: "TrainingStep", stages: Sequence[int], after: str) -> tupl
     sent = (host_copies.GRADIENTS,) if step.offload and sum(held) else ()
     parameters = sum(held) * step.plan.share("optimizer") / kept
     return (*ops, *_optimizer(step, parameters, tuple(name for name in ready if name != after), sent))
+
+
+def _mirrored(step: "TrainingStep", stages: Sequence[int], after: tuple[str, ...]) -> Iterator[Op]:
+    """Ranks with the same weights, as of a schedule with two chains, add up their gradients."""
+    schedule, kept = step.schedule, step.plan.share("gradients")
+    mine = {schedule.weights[stage] for stage in stages}
+    ranks = {place for weight, place in zip(schedule.weights, schedule.placement, strict=True) if weight in mine}
+    if len(ranks) > 1:
+        size = sum(step.stages[stage].parameters for stage in stages) * kept
+        yield Collective(
+            name=MIRRORED,
+            stream="pp",
+            after=after,
+            kind="all_reduce",
+            axes=("pp",),
+            bytes=size * step.rank_microbatch.reduced_bytes,
+            dtype=step.rank_microbatch.reduced_dtype,
+            positions=tuple(sorted(ranks)),
+        )
 
 
 def _tied(step: "TrainingStep", after: tuple[str, ...]) -> Op:

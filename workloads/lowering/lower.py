@@ -1,5 +1,6 @@
 """The lowering itself: blocks and orders of a whole step."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -7,6 +8,7 @@ from workloads.lowering import casts, host_copies
 from workloads.lowering.bodies import Bodies, Ends, Weaver
 from workloads.lowering.finish import closing_ops
 from workloads.lowering.messages import Hops
+from workloads.lowering.pairs import paired
 from workloads.ops import Compute, Op
 from workloads.program import Block, BlockKey, Program, Replay
 
@@ -41,9 +43,10 @@ class _Lowering:
             weavers=self._weavers(),
             recompute=step.recompute,
             message_bytes=step.rank_microbatch.bytes(step.model.hidden) * step.plan.share("boundary"),
+            p2p=step.schedule.p2p,
         )
         self.blocks: dict[BlockKey, Block] = {}
-        self.interned: dict[tuple[Op, ...], Block] = {}
+        self.interned: dict[Block, Block] = {}
 
     def program(self) -> Program:
         """Every rank's order, with the blocks that it replays."""
@@ -86,33 +89,44 @@ class _Lowering:
     def _order(self, rank: int) -> Iterator[Replay]:
         """Opening ops in the order of first use, the schedule's actions, the closing block."""
         order = self.step.schedule.orders[rank]
-        stages = list(dict.fromkeys(action.stage for action in order))
+        stages = list(dict.fromkeys(single.stage for action in order for single in action.singles))
         for stage in stages:
             if self.opened[stage]:
                 key = BlockKey(stage, "open")
-                self.blocks[key] = self._intern(self.opened[stage])
+                self.blocks[key] = self._intern(Block(self.opened[stage]))
                 yield Replay(key, 0)
-        yield from self._actions(rank)
-        ops = closing_ops(self.step, stages, self._last_compute(rank))
+        actions = list(self._actions(rank))
+        yield from actions
+        ops = closing_ops(self.step, stages, self._last_compute(actions[-1]))
         if ops:
             key = BlockKey(stages[0], "optimizer")
-            self.blocks[key] = self._intern(ops)
+            self.blocks[key] = self._intern(Block(ops))
             yield Replay(key, 0)
 
     def _actions(self, rank: int) -> Iterator[Replay]:
-        """Expand a rank's actions into blocks, each in the variant of its place in the step."""
-        names = _variants(self.step.microbatches)
-        seen: dict[tuple[int, str], int] = {}
-        for stage, kind, microbatch, _ in self.step.schedule.orders[rank]:
-            count = seen.get((stage, kind), 0)
-            seen[stage, kind] = count + 1
-            key = BlockKey(stage, kind, names[count])
+        """Expand a rank's actions into blocks, each in the variant of its place in the step.
+
+        Backwards, whole or in parts, are numbered by what completes their gradients.
+        """
+        names = _variants(self.step.schedule.microbatches // len(self.step.schedule.chains))
+        seen: Counter[tuple[int, str]] = Counter()
+        for action in self.step.schedule.orders[rank]:
+            keys: list[BlockKey] = []
+            for stage, kind, *_ in action.singles:
+                counted = stage, "W" if kind == "B" else kind
+                keys.append(BlockKey(stage, kind, names[seen[counted]]))
+                seen[counted] += 1
+            first, *others = keys
+            beside = (others[0], action.singles[1].microbatch) if others else (None, -1)
+            key = first._replace(beside=beside[0])
             if key not in self.blocks:
                 self.blocks[key] = self._block(key)
-            yield Replay(key, microbatch)
+            yield Replay(key, action.microbatch, beside[1])
 
     def _block(self, key: BlockKey) -> Block:
-        """The block of an action, with its messages."""
+        """The block of an action or a pair, with its messages."""
+        if key.beside is not None:
+            return self._intern(paired(self._block(key._replace(beside=None)), self._block(key.beside)))
         stage, kind, variant, _ = key
         names = self._opening(stage) if kind == "F" and variant in ("first", "only") else ()
         ends = Ends(self.hops.incoming(stage, kind), self.hops.outgoing(stage, kind), names)
@@ -121,15 +135,13 @@ class _Lowering:
     def _opening(self, stage: int) -> tuple[str, ...]:
         """The opening ops that a stage waits for: its own, or without overlap those of all stages of its rank."""
         ahead = all(strategy.opens_ahead for strategy in self.step.plan.strategies)
-        rank = self.step.schedule.placement[stage]
-        stages = [stage] if ahead else {action.stage for action in self.step.schedule.orders[rank]}
-        return tuple(op.name for each in sorted(stages) for op in self.opened[each])
+        placement = self.step.schedule.placement
+        stages = [stage] if ahead else [each for each, rank in enumerate(placement) if rank == placement[stage]]
+        return tuple(op.name for each in stages for op in self.opened[each])
 
-    def _last_compute(self, rank: int) -> str:
+    def _last_compute(self, last: Replay) -> str:
         """The last kernel of a rank's actions."""
-        names = _variants(self.step.microbatches)
-        stage, kind, _, _ = self.step.schedule.orders[rank][-1]
-        ops = self.blocks[BlockKey(stage, kind, names[-1])].ops
+        ops = self.blocks[last.block].ops
         return next((op.name for op in reversed(ops) if isinstance(op, Compute)), "")
 
     def _recompute_flops(self, orders: Mapping[tuple[int, ...], tuple[Replay, ...]]) -> float:
@@ -141,11 +153,9 @@ class _Lowering:
         replicas = self.step.plan.world_size // len(orders)
         return replicas * sum(each[replay.block] for order in orders.values() for replay in order)
 
-    def _intern(self, ops: tuple[Op, ...]) -> Block:
-        """One block for equal ops."""
-        if ops not in self.interned:
-            self.interned[ops] = Block(ops)
-        return self.interned[ops]
+    def _intern(self, block: Block) -> Block:
+        """One object for equal blocks."""
+        return self.interned.setdefault(block, block)
 
 
 def _repeated(op: Op, scale: float) -> float:

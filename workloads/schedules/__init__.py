@@ -5,7 +5,22 @@ from typing import Any
 from workloads.plugins import Folder, parse
 from workloads.schedule import Schedule
 
-_FOLDER = Folder("workloads.schedules", "schedule", aliases={"1f1b": "one_f_one_b"})
+# What users type: spellings of papers, of PyTorch's schedule classes, and short forms.
+_SPELLINGS = {
+    "breadth_first": ("LoopedBFS", "looped_bfs", "bfs"),
+    "depth_first": ("dfs",),
+    "dualpipe": ("DualPipe",),
+    "dualpipe_v": ("DualPipeV", "dualpipev"),
+    "gpipe": ("GPipe",),
+    "interleaved": ("Interleaved1F1B", "interleaved_1f1b", "vpp"),
+    "one_f_one_b": ("1F1B", "1f1b"),
+    "pipedream": ("PipeDream",),
+    "zb_h1": ("ZB-H1", "zb-h1", "zbh1", "InterleavedZeroBubble"),
+    "zb_h2": ("ZB-H2", "zb-h2", "zbh2"),
+    "zb_v": ("ZB-V", "zb-v", "zbv", "ZBVZeroBubble"),
+}
+_ALIASES = {spelling: name for name, spellings in _SPELLINGS.items() for spelling in spellings}
+_FOLDER = Folder("workloads.schedules", "schedule", aliases=_ALIASES)
 
 
 def names() -> list[str]:
@@ -43,7 +58,7 @@ def options(name: str) -> list[str]:
     """Names of the options that a schedule takes beside stages and microbatches.
 
     >>> options("interleaved")
-    ['virtual', 'group', 'strict']
+    ['virtual', 'group', 'strict', 'rounds']
     """
     return list(defaults(name))
 

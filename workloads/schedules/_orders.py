@@ -1,7 +1,9 @@
-"""What the schedules share: placing stages in a loop, alternating F and B, refusing bad counts."""
+"""What the schedules share: placing stages, alternating F and B, splitting B in two, refusing bad counts."""
 
 import math
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from workloads.checks import is_whole
 from workloads.schedule import Action, Schedule
@@ -9,28 +11,26 @@ from workloads.schedule import Action, Schedule
 MOST_FORWARDS = 4_000_000
 
 
-def looped(
-    name: str, orders: Sequence[tuple[Action, ...]], *, virtual: int = 1, warnings: tuple[str, ...] = ()
-) -> Schedule:
-    """A schedule with stage s on rank s mod p, given each rank's order."""
+def looped(name: str, orders: Sequence[tuple[Action, ...]], *, virtual: int = 1, **facts: Any) -> Schedule:
+    """A schedule with stage s on rank s mod p, given each rank's order; `facts` are other fields of a schedule."""
     ranks = len(orders)
     placement = tuple(stage % ranks for stage in range(ranks * virtual))
-    return Schedule(name, dict(enumerate(orders)), placement, warnings=warnings)
+    return Schedule(name, dict(enumerate(orders)), placement, **facts)
 
 
-def v_shaped(name: str, orders: Sequence[tuple[Action, ...]], warnings: tuple[str, ...] = ()) -> Schedule:
+def v_shaped(name: str, orders: Sequence[tuple[Action, ...]], **facts: Any) -> Schedule:
     """A schedule of two stages a rank, down the ranks and up again: stage s on rank s, or else on 2p - 1 - s."""
     ranks = len(orders)
-    return Schedule(name, dict(enumerate(orders)), (*range(ranks), *reversed(range(ranks))), warnings=warnings)
+    return Schedule(name, dict(enumerate(orders)), (*range(ranks), *reversed(range(ranks))), **facts)
 
 
-def bidirectional(name: str, orders: Sequence[tuple[Action, ...]], warnings: tuple[str, ...] = ()) -> Schedule:
+def bidirectional(name: str, orders: Sequence[tuple[Action, ...]], **facts: Any) -> Schedule:
     """Two chains of p stages, one from either end: stage p + s has the weights of stage s, and is on rank p - 1 - s."""
     ranks = len(orders)
     chains = tuple(range(ranks)), tuple(range(ranks, 2 * ranks))
     placement = (*range(ranks), *reversed(range(ranks)))
     weights = (*range(ranks), *range(ranks))
-    return Schedule(name, dict(enumerate(orders)), placement, weights, chains, warnings=warnings)
+    return Schedule(name, dict(enumerate(orders)), placement, weights, chains, **facts)
 
 
 def alternate(forwards: Sequence[Action], backwards: Sequence[Action], warmup: int) -> tuple[Action, ...]:
@@ -42,6 +42,65 @@ def alternate(forwards: Sequence[Action], backwards: Sequence[Action], warmup: i
     """
     steady = [action for pair in zip(forwards[warmup:], backwards, strict=False) for action in pair]
     return (*forwards[:warmup], *steady, *backwards[len(forwards) - warmup :])
+
+
+def in_rounds(kind: str, stages: Sequence[int], microbatches: int, size: int) -> list[Action]:
+    """A round of `size` microbatches on the first of a rank's stages, the same on the next one, and so on.
+
+    >>> [str(action) for action in in_rounds("F", [0, 4], microbatches=3, size=2)]
+    ['0F0', '0F1', '4F0', '4F1', '0F2', '4F2']
+    """
+    return [
+        Action(stage, kind, microbatch)
+        for start in range(0, microbatches, size)
+        for stage in stages
+        for microbatch in range(start, min(start + size, microbatches))
+    ]
+
+
+def split_backwards(order: Iterable[Action], lag: int) -> tuple[Action, ...]:
+    """Every B as an I, followed by the W that is `lag` backwards behind; the W that are left come last.
+
+    >>> order = [Action(0, "F", 0), Action(0, "B", 0), Action(0, "F", 1), Action(0, "B", 1)]
+    >>> [str(action) for action in split_backwards(order, lag=1)]
+    ['0F0', '0I0', '0F1', '0I1', '0W0', '0W1']
+    """
+    split: list[Action] = []
+    due: deque[Action] = deque()
+    for action in order:
+        if action.kind != "B":
+            split.append(action)
+            continue
+        split.append(action._replace(kind="I"))
+        due.append(action._replace(kind="W"))
+        if len(due) > lag:
+            split.append(due.popleft())
+    return (*split, *due)
+
+
+def even_round(stages: int, microbatches: int) -> int:
+    """Microbatches a round in PyTorch, where there are max(1, m // p) rounds.
+
+    >>> even_round(stages=4, microbatches=10), even_round(stages=4, microbatches=3)
+    (5, 3)
+    """
+    return microbatches // max(1, microbatches // stages)
+
+
+def uneven_rounds(stages: int, microbatches: int) -> str:
+    """PyTorch's rule of equally long rounds, with the nearest legal counts, if it is broken; else an empty text."""
+    if _is_even(stages, microbatches):
+        return ""
+    below = next(count for count in range(microbatches, 0, -1) if _is_even(stages, count))
+    above = next(count for count in range(microbatches, microbatches + stages) if _is_even(stages, count))
+    return (
+        f"microbatches={microbatches} do not divide evenly into max(1, {microbatches} // stages={stages}) = "
+        f"{microbatches // stages} rounds; nearest: microbatches={below} or {above}"
+    )
+
+
+def _is_even(stages: int, microbatches: int) -> bool:
+    return microbatches % max(1, microbatches // stages) == 0
 
 
 def check_counts(**counts: int) -> None:

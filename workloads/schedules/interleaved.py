@@ -1,25 +1,45 @@
-"""Interleaved 1F1B in Megatron's order: every rank holds several virtual stages and takes turns.
+"""Interleaved 1F1B: every rank holds several virtual stages and takes turns.
 
 Source: Megatron-LM, arXiv:2104.04473, section 2.2, and its `schedules.py`; microbatches a round as a free
-choice: The Llama 3 Herd of Models, arXiv:2407.21783, section 3.3.2. With v virtual stages a rank the bubble
-shrinks to (p-1)/(vm+p-1); rank r has at most min(mv, (v-1)g + 2(p-r-1) + 1) in flight, g microbatches a round.
+choice: The Llama 3 Herd of Models, arXiv:2407.21783, section 3.3.2. PyTorch's `ScheduleInterleaved1F1B` counts
+rounds in its own way and orders them alike. With v virtual stages a rank the bubble shrinks to (p-1)/(vm+p-1); rank r
+has at most min(mv, (v-1)g + 2(p-r-1) + 1) in flight, g microbatches a round.
 """
 
 from collections.abc import Iterator
 
 from workloads.checks import check_switch
+from workloads.plugins import unknown
 from workloads.schedule import Action, Schedule
-from workloads.schedules._orders import alternate, check_counts, few_microbatches, looped
+from workloads.schedules._orders import (
+    alternate,
+    check_counts,
+    even_round,
+    few_microbatches,
+    in_rounds,
+    looped,
+    uneven_rounds,
+)
+
+RULES = ("megatron", "pytorch")
 
 
 def build(
-    stages: int, microbatches: int, *, virtual: int = 2, group: int | None = None, strict: bool = True
+    stages: int,
+    microbatches: int,
+    *,
+    virtual: int = 2,
+    group: int | None = None,
+    strict: bool = True,
+    rounds: str = "megatron",
 ) -> Schedule:
-    """Rounds of `group` microbatches (default: as many as ranks) through each of `virtual` stages a rank.
+    """Rounds of microbatches through each of `virtual` stages a rank.
 
-    `strict` refuses rounds that are shorter than the pipeline, the last one included: they enlarge the bubble
-    or can never finish. `strict=False` generates whatever can finish, with a warning. One virtual stage a rank
-    has no rounds: any number of microbatches will do.
+    With `rounds="megatron"` a round has `group` microbatches, by default as many as there are ranks. `strict`
+    refuses rounds that are shorter than the pipeline, the last one included: they enlarge the bubble or can never
+    finish. One virtual stage a rank has no rounds: any number of microbatches will do. With `rounds="pytorch"` there
+    are max(1, m // p) rounds, and `strict` refuses m that do not divide by them. `strict=False` generates whatever can
+    finish, with a warning.
 
     >>> print(build(2, 2, virtual=2))
     interleaved: ranks=2 stages=4 microbatches=2
@@ -29,24 +49,29 @@ def build(
     check_counts(stages=stages, virtual=virtual, microbatches=microbatches)
     check_counts(group=stages if group is None else group)
     check_switch(strict=strict)
-    size = stages if group is None or virtual == 1 else group
-    problem = _short_round(stages, microbatches, size) if virtual > 1 else ""
+    if rounds not in RULES:
+        raise ValueError(unknown("rounds", rounds, RULES))
+    if rounds == "pytorch" and group is not None:
+        raise ValueError(f"group={group} with rounds=pytorch, which sets it itself; give rounds=megatron or no group")
+    if rounds == "pytorch":
+        size, problem = even_round(stages, microbatches), uneven_rounds(stages, microbatches)
+    else:
+        size = stages if group is None or virtual == 1 else group
+        problem = _short_round(stages, microbatches, size) if virtual > 1 else ""
     if problem and strict:
         raise ValueError(problem)
     orders = [_order(rank, stages, microbatches, virtual, size) for rank in range(stages)]
-    if virtual == 1:
-        warnings = (*_idle_options(group, strict=strict), *few_microbatches(stages, microbatches))
-    else:
-        warnings = (problem or "strict=off changes nothing: no round is short",) if not strict else ()
-    return looped("interleaved", orders, virtual=virtual, warnings=warnings)
+    warnings = [problem] if problem else few_microbatches(stages, microbatches)
+    idle = _idle_options(virtual, group, problem, strict=strict)
+    return looped("interleaved", orders, virtual=virtual, warnings=(*idle, *warnings))
 
 
-def _idle_options(group: int | None, *, strict: bool) -> Iterator[str]:
-    """Options without effect on one virtual stage a rank, where nothing goes round."""
-    if group is not None:
+def _idle_options(virtual: int, group: int | None, problem: str, *, strict: bool) -> Iterator[str]:
+    """Options without effect: nothing goes round on one virtual stage a rank, and not every round is short."""
+    if virtual == 1 and group is not None:
         yield f"group={group} changes nothing with virtual=1"
-    if not strict:
-        yield "strict=off changes nothing with virtual=1"
+    if not strict and not problem:
+        yield "strict=off changes nothing" + (" with virtual=1" if virtual == 1 else ": no round is short")
 
 
 def _short_round(stages: int, microbatches: int, group: int) -> str:
@@ -66,16 +91,7 @@ def _short_round(stages: int, microbatches: int, group: int) -> str:
 
 def _order(rank: int, stages: int, microbatches: int, virtual: int, group: int) -> tuple[Action, ...]:
     """One rank's order: warm-up of 2(p-r-1) + (v-1)g forwards, then one forward and one backward in turn."""
-    forwards = _rounds("F", range(rank, stages * virtual, stages), microbatches, group)
-    backwards = _rounds("B", range(rank, stages * virtual, stages)[::-1], microbatches, group)
+    here = range(rank, stages * virtual, stages)
+    forwards = in_rounds("F", here, microbatches, group)
+    backwards = in_rounds("B", here[::-1], microbatches, group)
     return alternate(forwards, backwards, min(len(forwards), 2 * (stages - rank - 1) + (virtual - 1) * group))
-
-
-def _rounds(kind: str, stages: range, microbatches: int, group: int) -> list[Action]:
-    """A round of microbatches on the first of a rank's stages, the same on the next, and so on."""
-    return [
-        Action(stage, kind, microbatch)
-        for start in range(0, microbatches, group)
-        for stage in stages
-        for microbatch in range(start, min(start + group, microbatches))
-    ]

@@ -1,7 +1,8 @@
 """1F1B: after a warm-up, every forward is followed by a backward.
 
 Source: PipeDream-Flush, arXiv:2006.09503; Megatron-LM, arXiv:2104.04473, figure 4. The bubble is GPipe's,
-(p-1)/(m+p-1), but rank r holds at most p-r microbatches instead of all m.
+(p-1)/(m+p-1), but rank r holds at most p-r microbatches instead of all m. Megatron-LM waits for every message, nearest
+to which is that a transfer starts once its receiver waits.
 """
 
 from workloads.schedule import Action, Schedule
@@ -18,7 +19,7 @@ def build(stages: int, microbatches: int) -> Schedule:
     """
     check_counts(stages=stages, microbatches=microbatches)
     orders = [_order(stage, stages, microbatches) for stage in range(stages)]
-    return looped("one_f_one_b", orders, warnings=few_microbatches(stages, microbatches))
+    return looped("one_f_one_b", orders, p2p="recv_block", warnings=few_microbatches(stages, microbatches))
 
 
 def _order(stage: int, stages: int, microbatches: int) -> tuple[Action, ...]:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from workloads.checks import check_switch
+from workloads.ops import P2P_MODES
 from workloads.plugins import as_text, unknown
 from workloads.schedule import Schedule
 from workloads.stages import layers_per_stage, layout_text, read_layout
@@ -13,26 +15,41 @@ from workloads.strategy import Strategy
 if TYPE_CHECKING:
     from workloads.step import TrainingStep
 
+OPTIONS = ("schedule", "layers", "p2p", "account_for_embedding", "account_for_loss")
+
 
 @dataclass(frozen=True, slots=True)
 class Pipeline(Strategy):
-    """`schedule` by name, `layers` as layout text such as 7-8x14-7, and the schedule's own options."""
+    """`schedule` by name, `layers` as layout text such as 7-8x14-7, and the schedule's own options.
+
+    `p2p` says who is held by a message (see `workloads.ops.P2P`), by default as in the framework that runs the
+    schedule. `account_for_embedding` and `account_for_loss` count embedding and head as a layer each when layers are
+    split evenly, as Megatron-LM's options of these names do.
+    """
 
     axis: ClassVar[str] = "pp"
 
     schedule: str = "one_f_one_b"
     layers: str | None = None
+    p2p: str | None = None
+    account_for_embedding: bool = False
+    account_for_loss: bool = False
     extra: tuple[tuple[str, Any], ...] = ()
 
     def options(self) -> Iterator[tuple[str, Any]]:
         """The schedule's options are written like its own."""
-        given = ((field.name, getattr(self, field.name), field.default) for field in dataclasses.fields(self)[1:3])
+        given = ((field.name, getattr(self, field.name), field.default) for field in dataclasses.fields(self)[1:-1])
         yield from ((name, value) for name, value, default in given if value != default)
         yield from self.extra
 
     def check(self, step: "TrainingStep") -> None:
         """The layers fit the stages."""
-        layers_per_stage(step.model.layers, step.schedule.stages, self.layout)
+        self.split(step.model.layers, len(set(step.schedule.weights)))
+
+    def split(self, layers: int, stages: int) -> tuple[int, ...]:
+        """Layers of each stage (each set of weights)."""
+        ends = (self.account_for_embedding, self.account_for_loss) if self.degree > 1 else (False, False)
+        return layers_per_stage(layers, stages, self.layout, ends)
 
     @property
     def layout(self) -> str | None:
@@ -45,10 +62,19 @@ class Pipeline(Strategy):
 
         if self.degree == 1:
             return schedules.build("one_f_one_b", 1, microbatches)
-        return schedules.build(self.schedule, self.degree, microbatches, **dict(self.extra))
+        schedule = schedules.build(self.schedule, self.degree, microbatches, **dict(self.extra))
+        return schedule if self.p2p is None else dataclasses.replace(schedule, p2p=self.p2p)
 
 
-def build(degree: int, schedule: str = "one_f_one_b", layers: str | int | None = None, **extra: Any) -> Pipeline:
+def build(  # noqa: PLR0917 (one argument for each option)
+    degree: int,
+    schedule: str = "one_f_one_b",
+    layers: str | int | None = None,
+    p2p: str | None = None,
+    account_for_embedding: bool = False,
+    account_for_loss: bool = False,
+    **extra: Any,
+) -> Pipeline:
     """Pipeline parallelism of `degree` ranks; further options go to the schedule (virtual, group, strict …).
 
     Aliases, the order of options and options at their default make no difference.
@@ -65,10 +91,16 @@ def build(degree: int, schedule: str = "one_f_one_b", layers: str | int | None =
             owners = [name for name in schedules.names() if key in schedules.defaults(name)]
             hint = f"; {key} is an option of schedule={' and schedule='.join(owners)}" if owners else ""
             what = f"option of pp,schedule={schedule}"
-            raise ValueError(unknown(what, key, ["schedule", "layers", *defaults]) + hint)
+            raise ValueError(unknown(what, key, [*OPTIONS, *defaults]) + hint)
     changed = ((key, extra[key]) for key in defaults if key in extra and not _same(extra[key], defaults[key]))
     layout = None if layers is None else layout_text(read_layout(as_text(layers)))
-    return Pipeline(degree, schedules.resolve(schedule), layout, tuple(changed))
+    if p2p is not None and p2p not in P2P_MODES:
+        raise ValueError(unknown("p2p", as_text(p2p), P2P_MODES))
+    check_switch(account_for_embedding=account_for_embedding, account_for_loss=account_for_loss)
+    if layout and (account_for_embedding or account_for_loss):
+        raise ValueError(f"layers={layout} says what every stage has; account_for_… is for an even split")
+    name = schedules.resolve(schedule)
+    return Pipeline(degree, name, layout, p2p, account_for_embedding, account_for_loss, tuple(changed))
 
 
 def _same(value: object, default: object) -> bool:
