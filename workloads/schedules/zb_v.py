@@ -21,7 +21,7 @@ def build(stages: int, microbatches: int) -> Schedule:
     """
     check_counts(stages=stages, virtual=2, microbatches=microbatches)
     orders = [_order(rank, stages, microbatches) for rank in range(stages)]
-    return v_shaped("zb_v", orders, few_microbatches(stages, microbatches))
+    return v_shaped("zb_v", orders, warnings=few_microbatches(stages, microbatches))
 
 
 def _order(rank: int, ranks: int, microbatches: int) -> tuple[Action, ...]:
