@@ -1,10 +1,10 @@
 """Bars of a Gantt chart: thousands of rectangles, true to scale, that stay small and quick as PNG and as SVG alike."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas
 from matplotlib.artist import allow_rasterization
 from matplotlib.axes import Axes
@@ -16,7 +16,9 @@ from matplotlib.typing import ColorType
 
 from simulator.plots import _recompute
 from simulator.plots._actions import AXES, IDLE, OTHER_AXES, WAIT, colours
+from simulator.plots._canvas import pixels
 from simulator.plots._lanes import View
+from simulator.plots._svg import RGBA, Floats, is_svg, rectangles
 
 _AT_ONCE = 500
 """Bars in one piece: Agg has a limit for what it fills at once."""
@@ -27,61 +29,62 @@ _NARROW = 3.0
 
 
 class Bars(PolyCollection):
-    """Rectangles (left, width) of one top and height, or of one each; those of one colour are drawn in one piece."""
+    """Rectangles (left, width), each at its place (top, height); those of one colour are drawn in one piece."""
 
     def __init__(
         self,
         extents: Sequence[tuple[float, float]],
         places: Sequence[tuple[float, float]],
-        facecolors: ColorType | Sequence[ColorType],
-        **style: object,
+        colours: ColorType | Sequence[ColorType],
+        **style: Any,
     ) -> None:
         corners = [
             ((left, top), (left, top + height), (left + width, top + height), (left + width, top))
             for (left, width), (top, height) in zip(extents, places, strict=True)
         ]
-        super().__init__(corners, facecolors=facecolors, **{"linewidth": 0, **style})
+        super().__init__(corners, facecolors=colours, **{"linewidth": 0, **style})
 
-    @allow_rasterization  # type: ignore[no-untyped-call, misc, unused-ignore]
+    @allow_rasterization  # type: ignore[untyped-decorator, misc, unused-ignore]
     def draw(self, renderer: RendererBase) -> None:
-        """Draw the bars of each colour as one path."""
-        if not self.get_visible():
+        """Draw what of the bars is within the axes."""
+        if not self.get_visible() or self.axes is None or not self.get_paths():
             return
         renderer.open_group("Bars", self.get_gid())
-        corners = np.array([path.vertices[:4] for path in self.get_paths()]).reshape(-1, 4, 2)
-        # Hundredths of a point are never seen, but halve the size of an SVG.
-        corners = self.get_transform().transform(corners.reshape(-1, 2)).round(2).reshape(-1, 4, 2)
-        faces = np.resize(self.get_facecolor(), (len(corners), 4)) if len(self.get_facecolor()) else None
-        groups = [(None, corners)] if faces is None else _by_colour(faces, corners)
-        for face, some in groups:
+        corners = np.concatenate([np.asarray(path.vertices)[:4] for path in self.get_paths()])
+        seen = self.get_transform().transform(corners).clip(self.axes.bbox.min, self.axes.bbox.max)
+        for face, some in _by_colour(np.asarray(self.get_facecolor()), seen.reshape(-1, 4, 2)):
             for start in range(0, len(some), _AT_ONCE):
                 self._piece(renderer, some[start : start + _AT_ONCE], face)
         renderer.close_group("Bars")
 
-    def _piece(self, renderer: RendererBase, corners: npt.NDArray[np.float64], face: ColorType | None) -> None:
+    def _piece(self, renderer: RendererBase, corners: Floats, face: RGBA | None) -> None:
+        (width,), edges = np.atleast_1d(self.get_linewidth()), np.asarray(self.get_edgecolor()).tolist()
+        edge: RGBA = tuple(edges[0]) if edges else (0.0, 0.0, 0.0, 0.0)
+        if is_svg(renderer) and not self.get_hatch():
+            rectangles(renderer, corners, face, edge, width)
+            return
         gc = renderer.new_gc()
-        self._set_gc_clip(gc)
         gc.set_snap(self.get_snap())
-        width = self.get_linewidth()
-        gc.set_linewidth(float(np.atleast_1d(width)[0]))
-        edge = self.get_edgecolor()
-        gc.set_foreground(edge[0] if len(edge) else (0, 0, 0, 0), isRGBA=True)
+        gc.set_linewidth(pixels(renderer, width))
+        gc.set_foreground(edge, isRGBA=True)
         if self.get_hatch():
             gc.set_hatch(self.get_hatch())
-            gc.set_hatch_color(edge[0])
+            gc.set_hatch_color(edge)
         renderer.draw_path(gc, _outline(corners), IdentityTransform(), face)
         gc.restore()
 
 
-def _by_colour(
-    faces: npt.NDArray[np.float64], corners: npt.NDArray[np.float64]
-) -> list[tuple[ColorType | None, npt.NDArray[np.float64]]]:
-    found, which = np.unique(faces, axis=0, return_inverse=True)
-    which = which.reshape(-1)
-    return [(tuple(face) if face[3] else None, corners[which == place]) for place, face in enumerate(found)]
+def _by_colour(faces: Floats, corners: Floats) -> Iterator[tuple[RGBA | None, Floats]]:
+    """Rectangles of one colour each, None for none; the colours are given for each rectangle, or one for all."""
+    if not len(faces):
+        yield None, corners
+        return
+    found, which = np.unique(np.resize(faces, (len(corners), 4)), axis=0, return_inverse=True)
+    for place, face in enumerate(found.tolist()):
+        yield tuple(face), corners[which.reshape(-1) == place]
 
 
-def _outline(corners: npt.NDArray[np.float64]) -> Path:
+def _outline(corners: Floats) -> Path:
     """Closed rectangles as one path; its codes keep it from being simplified."""
     closed = np.concatenate([corners, corners[:, :1]], axis=1)
     codes = np.tile([Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY], len(corners))
@@ -109,7 +112,10 @@ def actions(ax: Axes, view: View, width: float) -> None:
     for lane, rank in enumerate(view.ranks):
         rows = view.actions[view.actions["lane"] == lane]
         whole, pairs = rows[rows["half"] == 0], rows[rows["half"] > 0]
-        _add(ax, Bars(_extents(whole), [view.bar(lane)] * len(whole), colours(whole), gid=f"rank {rank} actions", **edges))
+        _add(
+            ax,
+            Bars(_extents(whole), [view.bar(lane)] * len(whole), colours(whole), gid=f"rank {rank} actions", **edges),
+        )
         if len(pairs):
             places = [view.bar(lane, half) for half in pairs["half"].tolist()]
             gid = f"rank {rank} overlapped"

@@ -148,6 +148,11 @@ def ink(colour: ColorType) -> str:
     return "white" if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) < 0.6 else "#222222"
 
 
+def pixels(renderer: RendererBase, points: float) -> float:
+    """A length in points as what is being drawn on counts it."""
+    return float(np.asarray(renderer.points_to_pixels(points)))
+
+
 def text_width(ax: Axes, text: str, size: float) -> float:
     """Width of a text in pixels."""
     points = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath=False)[0]

@@ -1,8 +1,10 @@
 """Arrows of a Gantt chart: which action each message comes from, and which one it lets start."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pandas
-from matplotlib.artist import allow_rasterization
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
 from matplotlib.collections import LineCollection
@@ -10,43 +12,49 @@ from matplotlib.path import Path
 from matplotlib.transforms import IdentityTransform
 
 from simulator.plots import Framed
-from simulator.plots._actions import ACTIONS, darkened
+from simulator.plots._actions import ACTIONS, Colour, darkened
+from simulator.plots._canvas import pixels
 from simulator.plots._lanes import View, on_lanes
+from simulator.plots._svg import Floats
 
 _HEAD = 5.0, 4.0
 """Length and width of a head in points."""
+_WIDTH, _OPACITY = 0.8, 0.75
 _ACTION = ["rank", "stage", "action", "microbatch"]
 
 
 class Arrows(LineCollection):
-    """Straight lines with heads of one size, whatever the scale of the axes; all are drawn in one piece."""
+    """Straight lines in one colour with heads of one size, whatever the scale of the axes, drawn in one piece."""
 
-    @allow_rasterization  # type: ignore[no-untyped-call, misc, unused-ignore]
+    def __init__(self, segments: Sequence[Sequence[tuple[float, float]]], colour: Colour, **style: Any) -> None:
+        super().__init__(segments, colors=[colour], linewidths=[_WIDTH], **style)
+        self._colour = colour
+
     def draw(self, renderer: RendererBase) -> None:
         """Draw the lines as one path, and the heads as another."""
-        if not self.get_visible() or not self.get_segments():
+        if not self.get_visible() or self.axes is None:
             return
         renderer.open_group("Arrows", self.get_gid())
-        ends = np.array(self.get_segments())
+        ends = np.asarray(self.get_segments())
         tails, tips = (self.get_transform().transform(ends[:, place]) for place in (0, 1))
-        length, width = (renderer.points_to_pixels(each) for each in _HEAD)
+        length, width = (pixels(renderer, each) for each in _HEAD)
         distance = np.hypot(*(tips - tails).T)[:, None].clip(min=1e-9)
         along = (tips - tails) / distance
         necks = tips - along * np.minimum(length, 0.7 * distance)
         across = along[:, ::-1] * (1, -1) * width / 2
         gc = renderer.new_gc()
-        self._set_gc_clip(gc)
-        gc.set_foreground(self.get_color()[0], isRGBA=True)
-        gc.set_linewidth(renderer.points_to_pixels(self.get_linewidth()[0]))
+        gc.set_clip_rectangle(self.axes.bbox)
+        gc.set_foreground(self._colour)
+        gc.set_alpha(_OPACITY)
+        gc.set_linewidth(pixels(renderer, _WIDTH))
         renderer.draw_path(gc, _joined(tails, necks), IdentityTransform())
         gc.set_linewidth(0)
-        heads = _joined(tips, necks + across, necks - across, tips)
-        renderer.draw_path(gc, heads, IdentityTransform(), tuple(self.get_color()[0]))
+        renderer.draw_path(gc, _joined(tips, necks + across, necks - across), IdentityTransform(), self._colour)
         gc.restore()
         renderer.close_group("Arrows")
 
 
-def _joined(*points: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> Path:
+def _joined(*points: Floats) -> Path:
     """One path through the points at each place of the arrays."""
     vertices = np.stack(points, axis=1).round(2)
     codes = np.tile([Path.MOVETO] + [Path.LINETO] * (len(points) - 1), len(vertices))
@@ -71,15 +79,19 @@ def hops(result: Framed, ranks: tuple[int, ...]) -> pandas.DataFrame:
 
 
 def draw(ax: Axes, view: View, result: Framed) -> None:
-    """An arrow for each hop that is seen, from the producer's bar to the consumer's, in the colour of its action."""
+    """An arrow for each hop that is seen, from the producer's bar to the consumer's, in the colour of its action.
+
+    Those between lanes that are not neighbours pass behind the bars in between.
+    """
     found = hops(result, view.ranks)
     start, end = view.limits
     found = found[(found["right"] >= start) & (found["left"] <= end)]
-    for action, rows in found.groupby("action"):
+    near = (found["source"] - found["target"]).abs() == 1
+    for (action, beside), rows in found.groupby(["action", near]):
         columns = (rows[name].tolist() for name in ("left", "source", "right", "target"))
         segments = [_ends(view, *each) for each in zip(*columns, strict=True)]
-        colour = (*darkened(ACTIONS[str(action)][0]), 0.75)
-        arrows = Arrows(segments, colors=[colour], linewidths=[0.8], zorder=2.5, gid=f"hops {action}")
+        colour = darkened(ACTIONS[str(action)][0])
+        arrows = Arrows(segments, colour, zorder=2.5 if beside else 0.9, gid=f"hops {action}")
         ax.add_collection(arrows, autolim=False)
 
 

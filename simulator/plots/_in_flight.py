@@ -17,7 +17,7 @@ _RELEASES = {"B": "BW", "W": "BW", "I": "BI"}
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What ranks hold: `rank`, `time_seconds` and `value`, which holds until the rank's next row; `kind` is its unit."""
+    """What ranks hold from when on: rows of `rank`, `time_seconds` and `value`, in bytes or chunks as `kind` says."""
 
     rows: pandas.DataFrame
     kind: str
@@ -73,8 +73,8 @@ def draw(ax: Axes, view: View, found: Held) -> None:
         times = [min(start, 0.0), *rows["time_seconds"], max(end, view.end)]
         values = [0.0, *rows["value"], *rows["value"].tail(1)]
         edge = [floor - value / most * height for value in [*values, *[0.0] * (len(times) - len(values))]]
-        style = {"linewidth": 0, "step": "post", "color": FILL, "zorder": 0.7, "gid": f"rank {rank} memory"}
-        ax.fill_between(times, edge, floor, **style)
+        area = ax.fill_between(times, edge, floor, step="post", color=FILL, linewidth=0, zorder=0.7)
+        area.set_gid(f"rank {rank} memory")
         ax.step(times, edge, where="post", color=LINE, linewidth=0.8, zorder=0.8, gid=f"rank {rank} held")
         peak = f"max {found.words(max(rows['value'].tolist(), default=0.0))}"
         where = (1, floor - height / 2), (4, 0), ("axes fraction", "data")

@@ -13,8 +13,9 @@ from matplotlib.font_manager import FontProperties
 
 from simulator.plots import _recompute
 from simulator.plots._actions import STAGED, colours
-from simulator.plots._canvas import ink, text_width
+from simulator.plots._canvas import ink, pixels, text_width
 from simulator.plots._lanes import View
+from simulator.plots._svg import is_svg, texts
 
 _SIZES = (9, 8, 7, 6, 5)
 _MARGIN = 1.5
@@ -48,12 +49,14 @@ class Numbers(Artist):
             return
         renderer.open_group("text", self.get_gid())
         places = self.axes.transData.transform([(each.x, each.y) for each in self.entries]).tolist()
-        pixels = renderer.points_to_pixels(self.size)
-        lowered = [(each, x, y - _DIGIT / 2 * pixels) for each, (x, y) in zip(self.entries, places, strict=True)]
+        drop = pixels(renderer, _DIGIT / 2 * self.size)
+        lowered = [(each, x, y - drop) for each, (x, y) in zip(self.entries, places, strict=True)]
         lowered.sort(key=lambda item: item[0].colour)
         for colour, same in groupby(lowered, key=lambda item: item[0].colour):
-            if hasattr(renderer, "writer"):
-                _write(renderer, [(each.text, x, y) for each, x, y in same], colour, self.size)
+            if is_svg(renderer):
+                font = {"font-family": f"'{_FONT}', sans-serif", "font-size": f"{self.size}px"}
+                style = {**font, "text-anchor": "middle", "fill": colour}
+                texts(renderer, [(each.text, x, y) for each, x, y in same], style)
             else:
                 self._stamp(renderer, same, colour)
         renderer.close_group("text")
@@ -69,16 +72,6 @@ class Numbers(Artist):
         gc.restore()
 
 
-def _write(renderer: RendererBase, texts: Iterable[tuple[str, float, float]], colour: str, size: float) -> None:
-    """Write texts into an SVG as spans of one element, a fifth of the size of as many elements."""
-    writer, height = renderer.writer, renderer.height  # type: ignore[attr-defined]
-    font = {"font-family": f"'{_FONT}', sans-serif", "font-size": f"{size}px", "text-anchor": "middle", "fill": colour}
-    writer.start("text", attrib=font)
-    for text, x, y in texts:
-        writer.element("tspan", text, attrib={"x": f"{x:.1f}", "y": f"{height - y:.1f}"})
-    writer.end("text")
-
-
 def write(ax: Axes, view: View, width: float) -> bool:
     """Write the numbers in the largest size in which most of them fit into their bars; whether any did.
 
@@ -88,8 +81,7 @@ def write(ax: Axes, view: View, width: float) -> bool:
     rows = rows[rows["action"].isin(STAGED)]
     start, end = view.limits
     room = (rows["right"] - rows["left"]) / (end - start) * width - _MARGIN
-    texts = rows["microbatch"].astype(int).astype(str)
-    size, widths = _size(ax, texts, room)
+    size, widths = _size(ax, rows["microbatch"].astype(int).astype(str), room)
     lane = ax.get_window_extent().height / ax.figure.dpi * 72 / len(view.ranks)
     tall = lane * view.bar_height / (1 + (rows["half"] > 0))
     rows = rows[(widths <= room) & (size <= tall)]
@@ -97,14 +89,12 @@ def write(ax: Axes, view: View, width: float) -> bool:
     return len(rows) > 0
 
 
-def _size(
-    ax: Axes, texts: "pandas.Series[str]", room: "pandas.Series[float]"
-) -> tuple[int, "pandas.Series[float]"]:
+def _size(ax: Axes, numbers: "pandas.Series[str]", room: "pandas.Series[float]") -> tuple[int, "pandas.Series[float]"]:
     """The largest size in which nine in ten of the texts fit, or the smallest; and the texts' widths in points."""
     for size in _SIZES:
-        each = {text: text_width(ax, text, size) * 72 / ax.figure.dpi for text in texts.unique()}
-        widths = texts.map(each).astype(float)
-        if size == _SIZES[-1] or (len(texts) and (widths <= room).mean() > 0.9):
+        each = {text: text_width(ax, text, size) * 72 / ax.figure.dpi for text in numbers.unique()}
+        widths = numbers.map(each).astype(float)
+        if size == _SIZES[-1] or (len(numbers) and (widths <= room).mean() > 0.9):
             break
     return size, widths
 

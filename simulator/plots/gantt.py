@@ -27,7 +27,7 @@ from simulator.plots._lanes import View
 _WORDS = {"pp": "transfers", "host": "copies"}
 
 
-def draw(  # noqa: PLR0913 (one option for each thing that can be shown or left out)
+def draw(
     result: Framed,
     ax: Axes | None = None,
     *,
@@ -73,7 +73,7 @@ def draw(  # noqa: PLR0913 (one option for each thing that can be shown or left 
 def _new_axes(view: View) -> Axes:
     """Axes in a figure that grows with the lanes."""
     lanes = len(view.ranks)
-    return new_axes(14.0, 1.7 + lanes * ((0.75 if lanes <= 8 else 0.5) + 0.2 * view.room))
+    return new_axes(14.0, 1.7 + lanes * ((0.75 if lanes <= 8 else 0.5) + 0.25 * view.room))
 
 
 def _frame(ax: Axes, view: View, title: str) -> None:
@@ -126,7 +126,7 @@ def _legend(ax: Axes, view: View, held: Held | None) -> None:
         loc="upper left",
         bbox_to_anchor=(0, 0),
         bbox_transform=ax.transAxes + beneath,
-        ncols=max(1, min(len(entries), int(_settled_width(ax) / 72 / 1.5))),
+        ncols=_columns(ax, [label for _, label in entries]),
         frameon=False,
         fontsize=9,
         borderaxespad=0,
@@ -134,6 +134,18 @@ def _legend(ax: Axes, view: View, held: Held | None) -> None:
         columnspacing=1.4,
         handlelength=1.8,
     )
+
+
+def _columns(ax: Axes, labels: Sequence[str]) -> int:
+    """How many columns make the fewest rows of a legend within the width of the axes."""
+    around = 9 * (1.8 + 0.8 + 1.4)
+    needed = [text_width(ax, label, 9) / ax.figure.dpi * 72 + around for label in labels]
+    room = _settled_width(ax) + 9 * 1.4
+    for rows in range(1, len(labels) + 1):
+        columns = [needed[start : start + rows] for start in range(0, len(labels), rows)]
+        if sum(map(max, columns)) <= room:
+            return len(columns)
+    return 1
 
 
 def _entries(view: View, held: Held | None) -> Iterator[tuple[Artist | tuple[Artist, ...], str]]:
@@ -182,6 +194,3 @@ def _settled_width(ax: Axes) -> float:
     if engine is not None and isinstance(figure, Figure):
         engine.execute(figure)
     return float(ax.get_window_extent().width) / figure.dpi * 72
-
-
-__all__ = ["draw"]
