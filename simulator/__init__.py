@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from simulator.balancing import balance as balance
     from simulator.collective_time import CollectiveTime as CollectiveTime
     from simulator.collective_time import time_collective as time_collective
     from simulator.deadlock import DeadlockError as DeadlockError
@@ -20,6 +21,7 @@ _HOMES = {
     "CollectiveTime": "simulator.collective_time",
     "DeadlockError": "simulator.deadlock",
     "Result": "simulator.result",
+    "balance": "simulator.balancing",
     "placement": "simulator.placements",
     "replay_schedule": "simulator.schedule_replay",
     "simulate": "simulator.simulation",
@@ -31,6 +33,7 @@ __all__ = [
     "CollectiveTime",
     "DeadlockError",
     "Result",
+    "balance",
     "placement",
     "replay_schedule",
     "simulate",

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import pandas as pd
 
 from simulator.timeline import pieces
-from workloads.footprint import RELEASES, Footprint, Moment, Order, by_row, running
+from workloads.footprint import Flights, Flying, Footprint, Moment, Order, by_row, running
 
 if TYPE_CHECKING:
     from simulator.result import Result
 
 Times = Mapping[int, tuple[float, float]]
 """Start and end, in seconds, of the entries of an order by their position."""
-Flying = tuple[tuple[int, int], ...]
-"""Microbatches in flight by stage, as pairs."""
 Parts = tuple[tuple[int, str, int], ...]
 """(stage, kind, part) of an action, or of the two of a pair."""
 NOTHING: Parts = ()
@@ -81,12 +79,12 @@ def changes(footprint: Footprint, order: Order, times: Times) -> Iterator[Change
 
     @cache
     def at(flying: Flying, parts: Parts) -> Mapping[str, float]:
-        return by_row(footprint.items(Moment({stage: count for stage, count in flying if count}, parts)))
+        return by_row(footprint.items(Moment(flying, parts)))
 
     before: Change | None = None
     many = {action: len(items) for action, items in footprint.working.items()}
     for time, flying, parts in _moments(order, times, many):
-        change = Change(time, sum(count for _, count in flying), at(flying, parts))
+        change = Change(time, sum(count for _, count, _ in flying), at(flying, parts))
         if before is None or change[1:] != before[1:]:
             yield change
         before = change
@@ -94,22 +92,19 @@ def changes(footprint: Footprint, order: Order, times: Times) -> Iterator[Change
 
 def _moments(order: Order, times: Times, many: Mapping[tuple[int, str], int]) -> Iterator[tuple[float, Flying, Parts]]:
     """(time, microbatches in flight, parts): where a part of an action starts, and where none follows one at once."""
-    flying: dict[int, int] = {}
-    now = 0.0
+    flights, now = Flights(), 0.0
     for position, entry in enumerate(order):
         actions = running(entry)
         if not actions:
             continue
         start, end = times.get(position, (now, now))
         if start > now:
-            yield now, tuple(flying.items()), NOTHING
-        for stage, kind in actions:
-            flying[stage] = flying.get(stage, 0) + (kind == "F")
+            yield now, flights.now(), NOTHING
+        flights.start(actions)
         count = max(many.get(action, 1) for action in actions)
         for number in range(count):
             parts = tuple((*action, number * many.get(action, 1) // count) for action in actions)
-            yield start + (end - start) * number / count, tuple(flying.items()), parts
-        for stage, kind in actions:
-            flying[stage] -= kind in RELEASES
+            yield start + (end - start) * number / count, flights.now(), parts
+        flights.end(actions)
         now = end
-    yield now, tuple(flying.items()), NOTHING
+    yield now, flights.now(), NOTHING

@@ -3,10 +3,10 @@
 Bytes. Source of activations: arXiv:2205.05198.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from workloads.footprint import Footprint, Item
+from workloads.footprint import ACTIONS, Footprint, Item
 from workloads.layers import Layer
 from workloads.recompute import Target
 from workloads.stages import Stage
@@ -41,7 +41,7 @@ def footprints(step: "TrainingStep") -> dict[tuple[int, ...], Footprint]:
     `gathered` includes gradients that are not scattered yet; `buffers` are an activation and a gradient on their way
     between stages, and under sequence parallelism the tokens of all ranks (forward: one tensor; backward: an input and
     a gradient). Assumes that a unit's gradient is scattered before the next one is complete, that gradients of
-    activations take no room beside these, and that what I recomputes is not kept until W.
+    activations take no room beside these, but where W waits for them.
 
     >>> from workloads import TrainingStep
     >>> step = TrainingStep("llama2_7b", plan="dp=8", batch=8, sequence=4096)
@@ -57,6 +57,7 @@ class _Account:
 
     def __init__(self, step: "TrainingStep", rank: int) -> None:
         self.step, self.microbatch = step, step.rank_microbatch
+        self.versions = step.schedule.versions[rank]
         places = enumerate(step.schedule.placement)
         self.stages = {stage: step.stages[stage] for stage, place in places if place == rank}
         self.layers = [layer for stage in self.stages.values() for layer in stage.layers]
@@ -65,12 +66,13 @@ class _Account:
         """What there is all along, for a microbatch in flight, and during an action."""
         distinct = {id(stage): stage for stage in self.stages.values()}
         held = {key: self._held(stage) for key, stage in distinct.items()}
-        working = {(key, kind): self._working(stage, kind) for key, stage in distinct.items() for kind in "FBI"}
+        working = {(key, kind): self._working(stage, kind) for key, stage in distinct.items() for kind in ACTIONS}
         return Footprint(
             self._resident(),
             {number: held[id(stage)] for number, stage in self.stages.items()},
-            {(number, kind): working[id(stage), kind] for number, stage in self.stages.items() for kind in "FBI"},
+            {(number, kind): working[id(stage), kind] for number, stage in self.stages.items() for kind in ACTIONS},
             self._states(offloaded=True),
+            {number: self._factors(stage.layers) for number, stage in self.stages.items()},
         )
 
     def _resident(self) -> Found:
@@ -127,8 +129,9 @@ class _Account:
         }
         for row, size in sizes.items():
             if self.step.offload.keeps(row) == offloaded:
+                many = self.versions if row == "parameters" else 1
                 for layer in self.layers:
-                    each = layer.parameters * size * self.step.plan.share(SHARES[row])
+                    each = many * layer.parameters * size * self.step.plan.share(SHARES[row])
                     _add(found, Item(row, PARTS[layer.kind]), each)
         return found
 
@@ -145,7 +148,10 @@ class _Account:
         if stage.layers and self.step.plan.share("boundary") < 1:
             gathered = self.microbatch.bytes(self.step.model.hidden) * (1 if kind == "F" else 2)
             _add(always, Item("buffers", "gathered tokens"), gathered)
-        parts = self._forward(stage) if kind == "F" else self._backward(stage, frees=kind == "B")
+        if kind == "W":
+            parts = self._weights(stage)
+        else:
+            parts = self._forward(stage) if kind == "F" else list(self._backward(stage, split=kind == "I"))
         return [_joined(always, part) for part in parts] or [always]
 
     def _forward(self, stage: Stage) -> list[Found]:
@@ -157,10 +163,10 @@ class _Account:
             self._add_kept(missing, layers, repeated=repeated, sign=-1)
         return parts[::-1]
 
-    def _backward(self, stage: Stage, *, frees: bool) -> Iterator[Found]:
+    def _backward(self, stage: Stage, *, split: bool) -> Iterator[Found]:
         """Parts of a backward: each piece of the stage from its end, when that has been computed again.
 
-        What is behind it has been freed by then, and is subtracted; unless weight gradients still need it.
+        What is behind it has been freed by then, and is subtracted; if it is `split`, all but what W needs.
         """
         freed: Found = {}
         for layers, repeated in reversed(self._pieces(stage)):
@@ -173,8 +179,26 @@ class _Account:
                 first = next(iter(layers[0].modules)).name
                 _add(part, Item("recomputed", _prefix(layers[0]) + first), -self._boundary())
             yield part
-            if frees:
-                self._add_kept(freed, layers, repeated=repeated, sign=-1)
+            self._add_kept(freed, layers, repeated=repeated, sign=-1)
+            freed = _joined(freed, self._factors(layers)) if split else freed
+
+    def _weights(self, stage: Stage) -> list[Found]:
+        """Parts of the weight gradients, from the stage's end; the factors of those that are done are subtracted."""
+        done: Found = {}
+        parts: list[Found] = []
+        for layers, _ in reversed(self._pieces(stage)):
+            parts.append(done)
+            done = _joined(done, {item: -size for item, size in self._factors(layers).items()})
+        return parts
+
+    def _factors(self, layers: Iterable[Layer]) -> Found:
+        """What weight gradients need of layers whose input gradients are done."""
+        found: Found = {}
+        for layer in layers:
+            for module in layer.modules:
+                item = Item("activations", _prefix(layer) + module.name)
+                _add(found, item, module.saved_factors(self.microbatch))
+        return found
 
     def _add_kept(self, found: Found, layers: Sequence[Layer], *, repeated: bool, sign: int = 1) -> None:
         """What a piece keeps from forward to backward: of a group of layers that is recomputed its input alone."""

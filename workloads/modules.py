@@ -63,6 +63,10 @@ class Module:
         """Bytes of its own intermediate results that it keeps."""
         return 0
 
+    def saved_factors(self, microbatch: Microbatch) -> float:
+        """Bytes that its weight gradient still needs once its input gradient is known: input and output gradient."""
+        return 0
+
     def converted(self, microbatch: Microbatch) -> tuple[Op, ...]:
         """What makes the input that it keeps from the output of the module before, where these differ."""
         return ()
@@ -129,6 +133,11 @@ class Matmul(Module):
         """Its input; of a column-split weight under sequence parallelism only this rank's tokens."""
         element = microbatch.precision.operand if self.narrow else microbatch.element
         return microbatch.tokens * (self.kept or self.inputs) * element
+
+    def saved_factors(self, microbatch: Microbatch) -> float:
+        """Both factors of the product that makes the gradient."""
+        element = microbatch.precision.operand if self.narrow else microbatch.element
+        return self.saved_input(microbatch) + microbatch.tokens * self.width * element
 
     def converted(self, microbatch: Microbatch) -> tuple[Op, ...]:
         """A narrow one's conversion of the tokens that it keeps."""
@@ -279,6 +288,10 @@ class Lookup(Module):
     def forward(self, microbatch: Microbatch) -> tuple[Op, ...]:
         """Gathers one row per token."""
         return (microbatch.stream(self.name, "embedding", self.hidden, self.hidden),)
+
+    def saved_factors(self, microbatch: Microbatch) -> float:
+        """The gradient of every token."""
+        return microbatch.bytes(self.hidden)
 
     def backward(self, microbatch: Microbatch) -> tuple[Op, ...]:
         """Adds every token's gradient to its row."""
