@@ -153,7 +153,8 @@ def pixels(renderer: RendererBase, points: float) -> float:
     return float(np.asarray(renderer.points_to_pixels(points)))
 
 
-def text_width(ax: Axes, text: str, size: float) -> float:
+def text_width(ax: Axes, text: str, size: float, font: str | None = None) -> float:
     """Width of a text in pixels."""
-    points = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath=False)[0]
+    properties = FontProperties(family=font, size=size)
+    points = text_to_path.get_text_width_height_descent(text, properties, ismath=False)[0]
     return float(points * ax.figure.dpi / 72)

@@ -19,7 +19,7 @@ from simulator.plots._svg import is_svg, texts
 
 _SIZES = (9, 8, 7, 6, 5)
 _MARGIN = 1.5
-"""Points to the left and right of a number, together."""
+"""Points to the left and right of a number, together, and above and beneath it."""
 _DIGIT = 0.73
 """Height of a digit over the size of the font: DejaVu Sans, which comes with matplotlib."""
 _FONT = "DejaVu Sans"
@@ -81,22 +81,23 @@ def write(ax: Axes, view: View, width: float) -> bool:
     rows = rows[rows["action"].isin(STAGED)]
     start, end = view.limits
     room = (rows["right"] - rows["left"]) / (end - start) * width - _MARGIN
-    size, widths = _size(ax, rows["microbatch"].astype(int).astype(str), room)
     lane = ax.get_window_extent().height / ax.figure.dpi * 72 / len(view.ranks)
-    tall = lane * view.bar_height / (1 + (rows["half"] > 0))
-    rows = rows[(widths <= room) & (size <= tall)]
-    ax.add_artist(Numbers(_numbers(view, rows), size))
-    return len(rows) > 0
+    tall = lane * view.bar_height / (1 + (rows["half"] > 0)) - _MARGIN
+    size, fit = _size(ax, rows["microbatch"].astype(int).astype(str), room, tall)
+    ax.add_artist(Numbers(_numbers(view, rows[fit]), size))
+    return bool(fit.any())
 
 
-def _size(ax: Axes, numbers: "pandas.Series[str]", room: "pandas.Series[float]") -> tuple[int, "pandas.Series[float]"]:
-    """The largest size in which nine in ten of the texts fit, or the smallest; and the texts' widths in points."""
+def _size(
+    ax: Axes, numbers: "pandas.Series[str]", room: "pandas.Series[float]", tall: "pandas.Series[float]"
+) -> tuple[int, "pandas.Series[bool]"]:
+    """The largest size in which nine in ten numbers fit, or the smallest, and which of them do; all in points."""
     for size in _SIZES:
-        each = {text: text_width(ax, text, size) * 72 / ax.figure.dpi for text in numbers.unique()}
-        widths = numbers.map(each).astype(float)
-        if size == _SIZES[-1] or (len(numbers) and (widths <= room).mean() > 0.9):
+        each = {text: text_width(ax, text, size, _FONT) * 72 / ax.figure.dpi for text in numbers.unique()}
+        fit = (numbers.map(each).astype(float) <= room) & (_DIGIT * size <= tall)
+        if size == _SIZES[-1] or (len(fit) and fit.mean() > 0.9):
             break
-    return size, widths
+    return size, fit
 
 
 def _numbers(view: View, rows: pandas.DataFrame) -> Iterable[Number]:
