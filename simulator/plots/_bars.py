@@ -16,7 +16,6 @@ from matplotlib.typing import ColorType
 
 from simulator.plots import _recompute
 from simulator.plots._actions import AXES, IDLE, OTHER_AXES, WAIT, colours
-from simulator.plots._canvas import pixels
 from simulator.plots._lanes import View
 from simulator.plots._svg import RGBA, Floats, is_svg, rectangles
 
@@ -65,7 +64,7 @@ class Bars(PolyCollection):
             return
         gc = renderer.new_gc()
         gc.set_snap(self.get_snap())
-        gc.set_linewidth(pixels(renderer, width))
+        gc.set_linewidth(width)
         gc.set_foreground(edge, isRGBA=True)
         if self.get_hatch():
             gc.set_hatch(self.get_hatch())

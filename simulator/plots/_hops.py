@@ -46,7 +46,7 @@ class Arrows(LineCollection):
         gc.set_clip_rectangle(self.axes.bbox)
         gc.set_foreground(self._colour)
         gc.set_alpha(_OPACITY)
-        gc.set_linewidth(pixels(renderer, _WIDTH))
+        gc.set_linewidth(_WIDTH)
         renderer.draw_path(gc, _joined(tails, necks), IdentityTransform())
         gc.set_linewidth(0)
         renderer.draw_path(gc, _joined(tips, necks + across, necks - across), IdentityTransform(), self._colour)
