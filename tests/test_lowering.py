@@ -155,6 +155,8 @@ def test_the_second_gather_overlaps_the_input_gradient():
 @pytest.mark.parametrize("name", schedules.names())
 @pytest.mark.parametrize(("ranks", "microbatches"), [(2, 4), (3, 6), (4, 8)])
 def test_sends_and_receives_pair_up_on_every_channel(name, ranks, microbatches):
+    if name == "dualpipe" and ranks % 2:
+        pytest.skip("dualpipe pairs ranks from both ends")
     built = program(f"pp={ranks},schedule={name}", batch=microbatches, sequence=64)
     ends = defaultdict(list)
     for (rank,) in built.orders:
@@ -164,7 +166,9 @@ def test_sends_and_receives_pair_up_on_every_channel(name, ranks, microbatches):
                 ends[op.kind, op.offset, op.tag, sender].append(op.bytes)
     sent = {key[1:]: sizes for key, sizes in ends.items() if key[0] == "send"}
     assert sent == {key[1:]: sizes for key, sizes in ends.items() if key[0] == "recv"}
-    assert {(offset, tag) for offset, tag, _ in sent} == {(1, "F"), (-1, "B")}
+    onward, back = {(1, "F"), (-1, "B")}, {(-1, "F"), (1, "B")}
+    both_ways = ranks > 2 and schedules.build(name, ranks, microbatches).placement[-1] == 0
+    assert {(offset, tag) for offset, tag, _ in sent} == (onward | back if both_ways else onward)
 
 
 def test_a_message_is_a_ranks_part_of_the_activation():

@@ -128,7 +128,7 @@ class Schedule:
         width = max(len(str(action)) for order in self.orders.values() for action in order)
         title = f"{self.name}: ranks={self.ranks} stages={self.stages} microbatches={self.microbatches}"
         digits = len(str(self.ranks - 1))
-        rows = (f"rank {rank:>{digits}}  {_row(steps[rank], width)}" for rank in range(self.ranks))
+        rows = (f"rank {rank:>{digits}}  {_row(self.orders[rank], steps[rank], width)}" for rank in range(self.ranks))
         return "\n".join([title, *(row.rstrip() for row in rows)])
 
 
@@ -204,14 +204,15 @@ def _check_complete(schedule: Schedule) -> None:
 class _Walk:
     """Runs every rank's order as far as it goes, each action one step long and arriving at once.
 
-    `steps[rank]` holds (step, action) for what ran. What an action needs of its own stage comes earlier in
-    its rank's order, so only other stages can keep it waiting.
+    `steps[rank]` holds the step of each action that ran, in order. What an action needs of its own stage comes
+    earlier in its rank's order, so only other stages can keep it waiting.
     """
 
     def __init__(self, schedule: Schedule) -> None:
         self.orders = schedule.orders
-        self.before, self.after = schedule.before, schedule.after
-        self.steps: dict[int, list[tuple[int, Action]]] = {rank: [] for rank in self.orders}
+        before, after = schedule.before, schedule.after
+        self.feeders: dict[str, dict[int, int]] = {"F": before, "B": after, "I": after, "W": {}}
+        self.steps: dict[int, list[int]] = {rank: [] for rank in self.orders}
         self.done: dict[Output, int] = {}
         self.sleepers: dict[Output, list[int]] = {}
         ready = list(self.orders)
@@ -222,28 +223,30 @@ class _Walk:
         """Run a rank until it waits or ends; the ranks that this may have woken."""
         order, steps, done = self.orders[rank], self.steps[rank], self.done
         woken: list[int] = []
-        step = steps[-1][0] + 1 if steps else 0
-        for action in order[len(steps) :]:
+        step = steps[-1] + 1 if steps else 0
+        for index in range(len(steps), len(order)):
+            action = order[index]
             for need in self.needs(action):
                 if need not in done:
                     self.sleepers.setdefault(need, []).append(rank)
                     return woken
                 step = max(step, done[need] + 1)
-            steps.append((step, action))
+            steps.append(step)
             for stage, kind, microbatch, _ in action.singles:
-                output = (stage, "B" if kind == "I" else kind, microbatch)
-                done[output] = step
-                woken += self.sleepers.pop(output, ())
+                output = (stage, "F" if kind == "F" else "B", microbatch)
+                if kind != "W":
+                    done[output] = step
+                    woken += self.sleepers.pop(output, ())
             step += 1
         return woken
 
-    def needs(self, action: Action) -> Iterator[Output]:
+    def needs(self, action: Action) -> list[Output]:
         """F needs the F of the stage before, B or I the B or I of the stage after."""
-        for stage, kind, microbatch, _ in action.singles:
-            if kind == "F" and stage in self.before:
-                yield self.before[stage], "F", microbatch
-            elif kind in ("B", "I") and stage in self.after:
-                yield self.after[stage], "B", microbatch
+        return [
+            (self.feeders[kind][stage], "F" if kind == "F" else "B", microbatch)
+            for stage, kind, microbatch, _ in action.singles
+            if stage in self.feeders[kind]
+        ]
 
     def waiting(self) -> list[str]:
         """One phrase for each rank that cannot finish."""
@@ -261,7 +264,7 @@ def _actions(orders: Iterable[Iterable[Action]]) -> Iterator[Action]:
     return (single for order in orders for action in order for single in action.singles)
 
 
-def _row(steps: Sequence[tuple[int, Action]], width: int) -> str:
+def _row(order: Sequence[Action], steps: Sequence[int], width: int) -> str:
     """One rank's line of the table."""
-    cells = {step: str(action) for step, action in steps}
+    cells = {step: str(action) for step, action in zip(steps, order, strict=True)}
     return " ".join(cells.get(step, ".").center(width) for step in range(1 + max(cells, default=-1)))

@@ -44,6 +44,31 @@ def alternate(forwards: Sequence[Action], backwards: Sequence[Action], warmup: i
     return (*forwards[:warmup], *steady, *backwards[len(forwards) - warmup :])
 
 
+def one_forward_one_backward(stage: int, stages: int, microbatches: int) -> tuple[Action, ...]:
+    """A stage's order in 1F1B, with as few warm-up forwards as keep all stages busy.
+
+    >>> [str(action) for action in one_forward_one_backward(0, stages=2, microbatches=3)]
+    ['0F0', '0F1', '0B0', '0F2', '0B1', '0B2']
+    """
+    forwards, backwards = ([Action(stage, kind, index) for index in range(microbatches)] for kind in "FB")
+    return alternate(forwards, backwards, warmup=min(microbatches, stages - stage - 1))
+
+
+def interleaved_order(
+    rank: int, stages: int, microbatches: int, virtual: int, group: int, *, each_hop: int = 2
+) -> tuple[Action, ...]:
+    """A rank's order in rounds: `each_hop` (p-r-1) + (v-1)g forwards, then one forward and one backward in turn.
+
+    >>> [str(action) for action in interleaved_order(1, stages=2, microbatches=2, virtual=2, group=2)]
+    ['1F0', '1F1', '3F0', '3B0', '3F1', '3B1', '1B0', '1B1']
+    """
+    here = range(rank, stages * virtual, stages)
+    forwards = in_rounds("F", here, microbatches, group)
+    backwards = in_rounds("B", here[::-1], microbatches, group)
+    warmup = each_hop * (stages - rank - 1) + (virtual - 1) * group
+    return alternate(forwards, backwards, min(len(forwards), warmup))
+
+
 def in_rounds(kind: str, stages: Sequence[int], microbatches: int, size: int) -> list[Action]:
     """A round of `size` microbatches on the first of a rank's stages, the same on the next one, and so on.
 
@@ -78,6 +103,21 @@ def split_backwards(order: Iterable[Action], lag: int) -> tuple[Action, ...]:
     return (*split, *due)
 
 
+def short_round(stages: int, microbatches: int, group: int) -> str:
+    """How rounds break Megatron's rule, and the nearest legal counts; an empty text if they do not."""
+    if group < stages:
+        return f"group={group} is fewer microbatches a round than stages={stages}; nearest: group={stages}"
+    rest = microbatches % group
+    if rest == 0 or rest >= stages:
+        return ""
+    nearest = [str(count) for count in (microbatches - rest, microbatches - rest + stages) if count]
+    rule = "0" if group == stages else f"0 or at least {stages}"
+    return (
+        f"microbatches={microbatches} in rounds of {group} leave {rest} over; with stages={stages} the rest must "
+        f"be {rule}; nearest: microbatches={' or '.join(nearest)}"
+    )
+
+
 def even_round(stages: int, microbatches: int) -> int:
     """Microbatches a round in PyTorch, where there are max(1, m // p) rounds.
 
@@ -88,7 +128,7 @@ def even_round(stages: int, microbatches: int) -> int:
 
 
 def uneven_rounds(stages: int, microbatches: int) -> str:
-    """PyTorch's rule of equally long rounds, with the nearest legal counts, if it is broken; else an empty text."""
+    """How rounds break PyTorch's rule of equal length, and the nearest legal counts; an empty text if they do not."""
     if _is_even(stages, microbatches):
         return ""
     below = next(count for count in range(microbatches, 0, -1) if _is_even(stages, count))

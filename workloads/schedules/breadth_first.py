@@ -14,7 +14,7 @@ def build(stages: int, microbatches: int, *, virtual: int = 2) -> Schedule:
 
     >>> print(build(2, 2, virtual=2))
     breadth_first: ranks=2 stages=4 microbatches=2
-    rank 0  0F0 0F1 2F0 2F1  .  2B1 2B0 0B1 0B0
+    rank 0  0F0 0F1 2F0 2F1  .   .  2B1 2B0 0B1 0B0
     rank 1   .  1F0 1F1 3F0 3F1 3B1 3B0 1B1 1B0
     """
     check_counts(stages=stages, virtual=virtual, microbatches=microbatches)

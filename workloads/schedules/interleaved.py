@@ -10,14 +10,14 @@ from collections.abc import Iterator
 
 from workloads.checks import check_switch
 from workloads.plugins import unknown
-from workloads.schedule import Action, Schedule
+from workloads.schedule import Schedule
 from workloads.schedules._orders import (
-    alternate,
     check_counts,
     even_round,
     few_microbatches,
-    in_rounds,
+    interleaved_order,
     looped,
+    short_round,
     uneven_rounds,
 )
 
@@ -57,10 +57,10 @@ def build(
         size, problem = even_round(stages, microbatches), uneven_rounds(stages, microbatches)
     else:
         size = stages if group is None or virtual == 1 else group
-        problem = _short_round(stages, microbatches, size) if virtual > 1 else ""
+        problem = short_round(stages, microbatches, size) if virtual > 1 else ""
     if problem and strict:
         raise ValueError(problem)
-    orders = [_order(rank, stages, microbatches, virtual, size) for rank in range(stages)]
+    orders = [interleaved_order(rank, stages, microbatches, virtual, size) for rank in range(stages)]
     warnings = [problem] if problem else few_microbatches(stages, microbatches)
     idle = _idle_options(virtual, group, problem, strict=strict)
     return looped("interleaved", orders, virtual=virtual, warnings=(*idle, *warnings))
@@ -72,26 +72,3 @@ def _idle_options(virtual: int, group: int | None, problem: str, *, strict: bool
         yield f"group={group} changes nothing with virtual=1"
     if not strict and not problem:
         yield "strict=off changes nothing" + (" with virtual=1" if virtual == 1 else ": no round is short")
-
-
-def _short_round(stages: int, microbatches: int, group: int) -> str:
-    """What is wrong with the rounds, and the nearest legal counts; empty if nothing is."""
-    if group < stages:
-        return f"group={group} is fewer microbatches a round than stages={stages}; nearest: group={stages}"
-    rest = microbatches % group
-    if rest == 0 or rest >= stages:
-        return ""
-    nearest = [str(count) for count in (microbatches - rest, microbatches - rest + stages) if count]
-    rule = "0" if group == stages else f"0 or at least {stages}"
-    return (
-        f"microbatches={microbatches} in rounds of {group} leave {rest} over; with stages={stages} the rest must "
-        f"be {rule}; nearest: microbatches={' or '.join(nearest)}"
-    )
-
-
-def _order(rank: int, stages: int, microbatches: int, virtual: int, group: int) -> tuple[Action, ...]:
-    """One rank's order: warm-up of 2(p-r-1) + (v-1)g forwards, then one forward and one backward in turn."""
-    here = range(rank, stages * virtual, stages)
-    forwards = in_rounds("F", here, microbatches, group)
-    backwards = in_rounds("B", here[::-1], microbatches, group)
-    return alternate(forwards, backwards, min(len(forwards), 2 * (stages - rank - 1) + (virtual - 1) * group))

@@ -5,8 +5,8 @@ Source: PipeDream-Flush, arXiv:2006.09503; Megatron-LM, arXiv:2104.04473, figure
 to which is that a transfer starts once its receiver waits.
 """
 
-from workloads.schedule import Action, Schedule
-from workloads.schedules._orders import alternate, check_counts, few_microbatches, looped
+from workloads.schedule import Schedule
+from workloads.schedules._orders import check_counts, few_microbatches, looped, one_forward_one_backward
 
 
 def build(stages: int, microbatches: int) -> Schedule:
@@ -18,10 +18,5 @@ def build(stages: int, microbatches: int) -> Schedule:
     rank 1   .  1F0 1B0 1F1 1B1
     """
     check_counts(stages=stages, microbatches=microbatches)
-    orders = [_order(stage, stages, microbatches) for stage in range(stages)]
+    orders = [one_forward_one_backward(stage, stages, microbatches) for stage in range(stages)]
     return looped("one_f_one_b", orders, p2p="recv_block", warnings=few_microbatches(stages, microbatches))
-
-
-def _order(stage: int, stages: int, microbatches: int) -> tuple[Action, ...]:
-    forwards, backwards = ([Action(stage, kind, index) for index in range(microbatches)] for kind in "FB")
-    return alternate(forwards, backwards, warmup=min(microbatches, stages - stage - 1))

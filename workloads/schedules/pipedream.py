@@ -6,10 +6,8 @@ versions of them; in flight are at most p-r microbatches too. The pipeline fills
 between has no bubble.
 """
 
-from dataclasses import replace
-
 from workloads.schedule import Schedule
-from workloads.schedules import one_f_one_b
+from workloads.schedules._orders import check_counts, few_microbatches, looped, one_forward_one_backward
 
 
 def build(stages: int, microbatches: int) -> Schedule:
@@ -23,5 +21,7 @@ def build(stages: int, microbatches: int) -> Schedule:
     >>> build(4, 8).versions, build(4, 8).peak_in_flight
     ((4, 3, 2, 1), (4, 3, 2, 1))
     """
+    check_counts(stages=stages, microbatches=microbatches)
+    orders = [one_forward_one_backward(stage, stages, microbatches) for stage in range(stages)]
     versions = tuple(stages - rank for rank in range(stages))
-    return replace(one_f_one_b.build(stages, microbatches), name="pipedream", versions=versions)
+    return looped("pipedream", orders, versions=versions, warnings=few_microbatches(stages, microbatches))

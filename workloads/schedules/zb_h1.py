@@ -2,17 +2,16 @@
 
 Source: Zero Bubble Pipeline Parallelism, arXiv:2401.10241, section 2; with virtual stages it is PyTorch's
 `ScheduleInterleavedZeroBubble`. For m >= 2p and W <= F the span of a rank is m(F + B) + (p-1)(F + I - W)/v; rank r
-has at most min(m, p) v in flight until their W, as 1F1B has on its first rank.
+has at most min(mv, (v-1)g + p) in flight until their W, g microbatches a round, and with v = 1 p-r until their I.
 """
 
 from workloads.checks import check_switch
-from workloads.schedule import Action, Schedule
+from workloads.schedule import Schedule
 from workloads.schedules._orders import (
-    alternate,
     check_counts,
     even_round,
     few_microbatches,
-    in_rounds,
+    interleaved_order,
     looped,
     split_backwards,
     uneven_rounds,
@@ -37,13 +36,8 @@ def build(stages: int, microbatches: int, *, virtual: int = 1, strict: bool = Tr
         raise ValueError(problem)
     size = even_round(stages, microbatches)
     warnings = (problem or "strict=off changes nothing: all rounds are equally long",) if not strict else ()
-    orders = [_order(rank, stages, microbatches, virtual, size) for rank in range(stages)]
+    orders = [
+        split_backwards(interleaved_order(rank, stages, microbatches, virtual, size, each_hop=1), lag=rank)
+        for rank in range(stages)
+    ]
     return looped("zb_h1", orders, virtual=virtual, warnings=(*warnings, *few_microbatches(stages, microbatches)))
-
-
-def _order(rank: int, stages: int, microbatches: int, virtual: int, size: int) -> tuple[Action, ...]:
-    here = range(rank, stages * virtual, stages)
-    forwards = in_rounds("F", here, microbatches, size)
-    backwards = in_rounds("B", here[::-1], microbatches, size)
-    warmup = min(len(forwards), stages - rank - 1 + (virtual - 1) * size)
-    return split_backwards(alternate(forwards, backwards, warmup), lag=rank)

@@ -13,7 +13,7 @@ def build(stages: int, microbatches: int) -> Schedule:
 
     >>> print(build(2, 4))
     zb_h2: ranks=2 stages=2 microbatches=4
-    rank 0  0F0 0F1 0F2 0I0 0W0 0F3 0I1 0W1  .  0I2 0W2 0I3 0W3
+    rank 0  0F0 0F1 0F2 0I0 0W0 0F3 0I1 0W1 0I2 0W2 0I3 0W3
     rank 1   .  1F0 1I0 1F1 1I1 1F2 1I2 1W0 1F3 1I3 1W1 1W2 1W3
     """
     check_counts(stages=stages, microbatches=microbatches)

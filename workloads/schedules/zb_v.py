@@ -16,7 +16,7 @@ def build(stages: int, microbatches: int) -> Schedule:
 
     >>> print(build(2, 3))
     zb_v: ranks=2 stages=4 microbatches=3
-    rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 3W2 0I1 0W1  .  0I2 0W2
+    rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 3W2 0I1 0W1 0I2 0W2
     rank 1   .  1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1I1 2I2 1I2 1W1 2W2 1W2
     """
     check_counts(stages=stages, virtual=2, microbatches=microbatches)
