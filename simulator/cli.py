@@ -3,11 +3,12 @@
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import click
+
+from simulator.outputs import check_picture, check_writable, save_picture, write
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
@@ -70,14 +71,14 @@ def run(model: str, topology: str, plan: str, **options: Any) -> None:
     outputs = {name: options.pop(name) for name in ("gantt", "memory", "trace")}
     as_json, detail, fold = options.pop("as_json"), options.pop("detail"), not options.pop("no_fold")
     algorithms = _pairs("--algorithm", options.pop("algorithm"))
-    _check_writable(*outputs.values())
-    _check_picture(outputs["gantt"])
-    _check_picture(outputs["memory"])
+    check_writable(*outputs.values())
+    check_picture(outputs["gantt"])
+    check_picture(outputs["memory"])
     step = TrainingStep(model, plan, **options)
     cluster, built = _timed(lambda: topologies.build(topology))
     result = simulate(step, cluster, detail=detail, fold=fold, algorithms=algorithms)
     report, measured = _timed(lambda: _report(result))
-    _, written = _timed(lambda: _write(result, **outputs))
+    _, written = _timed(lambda: write(result, **outputs))
     timings = {"topology": built, **result.timings, "metrics": measured, "output": written}
     report["wall_seconds"] = sum(timings[name] for name in ("program", "fold", "replay", "metrics"))
     report["timings_seconds"] = timings
@@ -86,34 +87,37 @@ def run(model: str, topology: str, plan: str, **options: Any) -> None:
 
 @main.command()
 @click.argument("schedule")
-@click.option("--stages", type=int, required=True, help="Pipeline ranks.")
-@click.option("--microbatches", type=int, required=True)
-@click.option("--virtual", type=int, help="Virtual stages per rank.")
+@click.option("--stages", type=int, help="Pipeline ranks.")
+@click.option("--microbatches", type=int, help="Microbatches a step.")
+@click.option("--virtual", type=int, help="Virtual stages per rank, where the schedule takes so many.")
+@click.option("--chains", type=int, help="Into how many chains the stages of a CSV file are cut; 2 for DualPipe.")
 @click.option("--forward", type=float, default=1.0, show_default=True, help="Time of a forward on a rank.")
 @click.option("--backward-input", type=float, default=1.0, show_default=True, help="Time of an input gradient.")
 @click.option("--backward-weight", type=float, default=1.0, show_default=True, help="Time of a weight gradient.")
 @click.option("--hop", type=float, default=0.0, show_default=True, help="Time of a message between ranks.")
-@click.option("--out", type=click.Path(dir_okay=False), help="Write the picture to this file.")
+@click.option("--mode", default="latency", show_default=True, help="Who a hop holds: send_block, recv_block, nobody.")
+@click.option("--pair-factor", type=float, default=1.0, show_default=True, help="Of F + B, for an overlapped pair.")
+@click.option("--release", default="W", show_default=True, help="What ends a microbatch's time in flight: I or W.")
+@click.option("--stage-factors", help="Times of each stage over the others', such as 1,1,1,1.5.")
+@click.option("--csv", type=click.Path(dir_okay=False), help="Write the schedule to this file.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write the picture to this file, PNG or SVG.")
+@click.option("--arrows", is_flag=True, help="Draw which action each message comes from and goes to.")
+@click.option("--memory", is_flag=True, help="Draw what is in flight beneath each rank.")
+@click.option("--text", is_flag=True, help="Print the schedule as a table of ranks and steps too.")
 @JSON
-def gantt(schedule: str, stages: int, microbatches: int, **options: Any) -> None:
-    """Replay a pipeline SCHEDULE by itself: its figures and its picture."""
-    from simulator.schedule_replay import replay_schedule
-    from workloads import schedules
+def gantt(schedule: str, *, as_json: bool, stage_factors: str | None, **options: Any) -> None:
+    """Replay a pipeline schedule by itself: its figures and its picture.
 
-    out, as_json, virtual = options.pop("out"), options.pop("as_json"), options.pop("virtual")
-    _check_writable(out)
-    _check_picture(out)
-    built = schedules.build(schedule, stages, microbatches, **({} if virtual is None else {"virtual": virtual}))
-    result = replay_schedule(built, **options)
-    _write(result, gantt=out)
-    report = {
-        "makespan": result.makespan,
-        "span": result.span,
-        "bubble_fraction": result.bubble_fraction,
-        "bubble_ratio": result.bubble_ratio,
-        "peak_in_flight": list(result.peak_in_flight),
-    }
-    text = "\n".join([str(built), *(f"{name:<15} {value}" for name, value in report.items())])
+    SCHEDULE is one of `stepsim list schedules`, with options or without (1f1b or zb_h1,virtual=2), for as many
+    --stages and --microbatches; or a CSV file with a row for each rank and an action (3F7) in each cell.
+    """
+    from simulator import gantt_command
+
+    counts = {name: options.pop(name) for name in ("stages", "microbatches", "virtual", "chains")}
+    files = {name: options.pop(name) for name in ("out", "csv")}
+    shown = {name: options.pop(name) for name in ("arrows", "memory", "text")}
+    times = {**options, "stage_factors": gantt_command.factors(stage_factors)}
+    report, text = gantt_command.gantt(schedule, counts=counts, times=times, files=files, **shown)
     _print(report if as_json else text, as_json=as_json)
 
 
@@ -134,13 +138,13 @@ def collective(kind: str, size: str, topology: str, *, ranks: str, algorithm: st
     import topologies
     from simulator.collective_time import time_collective
 
-    _check_writable(options["curve"])
-    _check_picture(options["curve"])
+    check_writable(options["curve"])
+    check_picture(options["curve"])
     cluster = topologies.build(topology)
     members = range(cluster.size) if ranks == "all" else _numbers(ranks, cluster.size)
     done = time_collective(kind, bytes=_bytes(size), ranks=members, topology=cluster, algorithm=algorithm)
     if options["curve"] is not None:
-        _save(done.plot("collective_curve"), options["curve"])
+        save_picture(done.plot("collective_curve"), options["curve"])
     report = {
         "time_seconds": done.seconds,
         "algbw_bytes_per_second": done.algbw,
@@ -244,7 +248,7 @@ def _validate(kind: Any, data: str | None, out: str | None, *, as_json: bool) ->
     """Run one kind of validation, write its rows, print its report."""
     from simulator.validation.report import SECONDS, check_compared
 
-    _check_writable(out)
+    check_writable(out)
     rows, summary = kind.validate(data)
     if out is not None:
         rows.rename(columns=SECONDS).to_csv(out, index=False)
@@ -345,39 +349,6 @@ def _report(result: Any) -> dict[str, Any]:
         "ops_replayed": result.timeline.ops_replayed,
         "warnings": list(result.warnings),
     }
-
-
-def _check_writable(*paths: str | None) -> None:
-    """Refuse an output file without a name or in a folder that is not there, before anything is simulated."""
-    for path in paths:
-        if path is not None and not Path(path).name:
-            raise click.UsageError(f"{path!r} is not the name of a file")
-        if path is not None and not Path(path).resolve().parent.is_dir():
-            raise click.UsageError(f"cannot write {path}: {Path(path).resolve().parent} is no folder")
-
-
-def _check_picture(path: str | None) -> None:
-    """Refuse a picture in a format that cannot be written, before anything is simulated."""
-    if path is None:
-        return
-    from matplotlib.backend_bases import FigureCanvasBase
-
-    known = FigureCanvasBase.get_supported_filetypes()
-    ending = Path(path).suffix.removeprefix(".").lower()
-    if ending not in known:
-        raise click.UsageError(f"{path}: a picture ends in one of {', '.join(sorted(known))}")
-
-
-def _write(result: Any, *, trace: str | None = None, **pictures: str | None) -> None:
-    for name, path in pictures.items():
-        if path is not None:
-            _save(result.plot(name), path)
-    if trace is not None:
-        result.save_trace(trace)
-
-
-def _save(axes: Any, path: str) -> None:
-    axes.figure.savefig(path, bbox_inches="tight")
 
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, float]:

@@ -31,6 +31,12 @@ class ScheduleResult(Result):
         return str(self.step)
 
     @property
+    def release(self) -> str:
+        """The part of a backward in two parts with which a microbatch is no longer in flight, I or W."""
+        assert isinstance(self.step, TimedSchedule)
+        return self.step.release
+
+    @property
     def makespan(self) -> float:
         """From the first start to the last end."""
         return self.timeline.end

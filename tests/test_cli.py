@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import topologies
-from simulator import collectives, plots
+from simulator import collectives, plots, replay_schedule
 from simulator.cli import main
 from workloads import models, schedules, strategies
 
@@ -117,6 +117,72 @@ def test_gantt_prints_the_figures_of_a_schedule(tmp_path):
     assert report["makespan"] == 8 * 6 + 3 * 6 / 2
     assert report["peak_in_flight"] == [11, 9, 7, 5]
     assert picture.stat().st_size > 0
+
+
+def gantted(*words):
+    result = stepsim("gantt", *words, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return json.loads(result.stdout)
+
+
+def test_gantt_takes_every_option_of_a_replay():
+    """ZB-H1 with two chunks a rank on slow stages and blocked receivers, as `replay_schedule` has it."""
+    words = ["zb_h1,virtual=2", "--stages", "4", "--microbatches", "8", "--hop", "0.5", "--mode", "recv_block"]
+    factors = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.5]
+    report = gantted(*words, "--release", "I", "--stage-factors", ",".join(map(str, factors)))
+    schedule = schedules.build("zb_h1", 4, 8, virtual=2)
+    expected = replay_schedule(schedule, hop=0.5, mode="recv_block", release="I", stage_factors=factors)
+    assert report["makespan"] == expected.makespan
+    assert report["peak_in_flight"] == list(expected.peak_in_flight)
+    dual = ["dualpipe", "--stages", "4", "--microbatches", "8", "--pair-factor"]
+    assert gantted(*dual, "0.8")["makespan"] < gantted(*dual, "1")["makespan"]
+
+
+def test_gantt_prints_the_table_of_ranks_and_steps():
+    words = ["gpipe", "--stages", "2", "--microbatches", "2", "--text"]
+    table = str(schedules.build("gpipe", 2, 2))
+    assert gantted(*words)["text"] == table
+    printed = stepsim("gantt", *words).stdout
+    assert printed.startswith(table)
+    assert "bubble_fraction" in printed
+    assert "rank 0" not in stepsim("gantt", *words[:-1]).stdout
+
+
+@pytest.mark.parametrize(("name", "chains"), [("interleaved", []), ("zb_v", []), ("dualpipe", ["--chains", "2"])])
+def test_gantt_writes_and_reads_csv(tmp_path, name, chains):
+    file, pictures = tmp_path / "my schedule.csv", [tmp_path / "one.png", tmp_path / "two.svg"]
+    words = [name, "--stages", "4", "--microbatches", "8", "--csv", str(file), "--out", str(pictures[0]), "--arrows"]
+    again = [str(file), *chains, "--out", str(pictures[1]), "--memory"]
+    assert gantted(*words) == gantted(*again) == gantted(*again, "--stages", "4", "--microbatches", "8")
+    assert all(picture.stat().st_size > 0 for picture in pictures)
+    assert len(file.read_text().splitlines()) == 4
+
+
+def test_gantt_says_what_changes_nothing():
+    words = ["gantt", "1f1b", "--stages", "4", "--microbatches", "2", "--pair-factor", "0.8", "--release", "I"]
+    printed = stepsim(*words).stdout
+    for word in ("at most 2 of 4 ranks", "--pair-factor 0.8 changes nothing", "--release I changes nothing"):
+        assert word in printed
+
+
+@pytest.mark.parametrize(
+    ("rows", "words", "message"),
+    [
+        ("0F0,0B0", ["--virtual", "2"], "--virtual 2 is no option of a file"),
+        ("0F0,0B0", ["--stages", "2"], "--stages 2, but the file has 1"),
+        ("0F0,0B0", ["--microbatches", "2"], "--microbatches 2, but the file has 1"),
+        ("0F0,0B0", ["--chains", "2"], "1 stages cannot be cut into chains=2 equal parts"),
+        ("0F0,0B0", ["--chains", "0"], "1 stages cannot be cut into chains=0 equal parts"),
+        ("0F0,0X0", [], "'0X0' is no action such as 3F7"),
+        ("1F0,1B0\n0F0,0B0,0B0", [], "legal are F then B"),
+        ("0F0,1F0,1B0,0B0\n3F0,2F0,2B0,3B0", [], "can never finish"),
+        ("0F0,1F0,1B0,0B0\n3F0,2F0,2B0,3B0", [], "say --chains 2"),
+        ("", [], "nothing runs stage 0"),
+    ],
+)
+def test_bad_schedule_files(tmp_path, rows, words, message):
+    (tmp_path / "mine.csv").write_text(rows)
+    assert message in refused(stepsim("gantt", str(tmp_path / "mine.csv"), *words))
 
 
 def test_list_knows_every_folder():
@@ -310,11 +376,23 @@ def test_bad_commands(words, message):
         ("1f1b", {"backward_weight": "1e99"}, "backward_weight=1e+99: a time is 0, or from"),
         ("1f1b", {"forward": 0, "backward_input": 0, "backward_weight": 0}, "one of them must be above 0"),
         ("1f1b", {"out": "/nowhere/at/all.png"}, "cannot write /nowhere/at/all.png"),
+        ("1f1b", {"out": "all.foo"}, "a picture ends in one of"),
+        ("1f1b", {"csv": "/nowhere/at/all.csv"}, "cannot write /nowhere/at/all.csv"),
+        ("nosuch.csv", {}, "nosuch.csv: No such file or directory"),
+        ("1f1b", {"chains": 2}, "--chains 2 is for schedules from CSV files; 1f1b knows its own"),
+        ("1f1b", {"stages": None}, "1f1b needs --stages"),
+        ("1f1b", {"microbatches": None}, "1f1b needs --microbatches"),
+        ("1f1b", {"mode": "late"}, "unknown mode 'late'; did you mean latency"),
+        ("1f1b", {"release": "F"}, "unknown release 'F'; Known: I, W"),
+        ("1f1b", {"pair_factor": -1}, "pair_factor=-1: a time is 0, or from"),
+        ("1f1b", {"stage_factors": "1,1"}, "2 stage factors for 4 stages; each stage needs one"),
+        ("1f1b", {"stage_factors": "1,1,1,x"}, "--stage-factors 1,1,1,x: not numbers such as"),
     ],
 )
 def test_bad_schedules(schedule, options, message):
     given = {"stages": 4, "microbatches": 8, **options}
-    words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    given = {name.replace("_", "-"): value for name, value in given.items() if value is not None}
+    words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
     assert message in refused(stepsim("gantt", schedule, *words))
 
 

@@ -1,8 +1,11 @@
 """The Gantt chart shows what the frames say: every bar, every wait, in a unit that reads well."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from io import BytesIO
 from itertools import pairwise
+from xml.etree import ElementTree
 
 import numpy
 import pandas
@@ -11,15 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as some
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from simulator import simulate
 from simulator.plots import draw
-from simulator.plots._canvas import time_unit
+from simulator.plots._canvas import text_width, time_unit
+from simulator.plots._hops import Arrows, hops
+from simulator.plots._numbers import Numbers
 from workloads import DeviceMesh, Program
 from workloads.ops import Compute
 from workloads.program import Block, BlockKey, Replay
 
+SVG = "{http://www.w3.org/2000/svg}"
 PLACE = ["rank", "ranks_in_class"]
 ACTION = ["stage", "action", "microbatch"]
 SPAN = ["stream", "name", "work", "kind", "axis", "start_seconds", "began_seconds", "end_seconds", "message"]
@@ -39,7 +46,7 @@ class Frames:
         return float(self.actions["end_seconds"].max())
 
     def to_frame(self, name: str) -> pandas.DataFrame:
-        return {"spans": self.spans, "actions": self.actions}[name]
+        return {"spans": self.spans, "actions": self.actions, "memory_timeline": pandas.DataFrame()}[name]
 
 
 def order(stages: int, microbatches: int, rank: int) -> Iterator[tuple[str, int]]:
@@ -101,8 +108,13 @@ def legend(ax: Axes) -> list[str]:
     return [text.get_text() for text in ax.get_legend().get_texts()]
 
 
+def written(ax: Axes) -> Numbers:
+    """The microbatch numbers of a picture."""
+    return next(each for each in ax.get_children() if isinstance(each, Numbers))
+
+
 def numbers(ax: Axes) -> list[str]:
-    return [text.get_text() for text in ax.texts if text.get_text().isdigit()]
+    return [each.text for each in written(ax).entries]
 
 
 def test_it_draws_into_its_own_or_a_given_figure():
@@ -176,18 +188,22 @@ def test_the_legend_has_what_is_seen_and_nothing_else():
 def test_every_microbatch_number_shows_where_it_fits_and_none_where_it_does_not():
     result = one_f_one_b(4, 8)
     assert sorted(numbers(draw("gantt", result))) == sorted(str(number) for number in range(8) for _ in range(4 * 2))
-    for narrow_or_flat in ((2, 4), (14, 0.5)):
+    for narrow_or_flat in ((1, 4), (14, 0.5)):
         assert numbers(draw("gantt", result, Figure(figsize=narrow_or_flat).subplots())) == []
 
 
 def test_numbers_lie_inside_their_bars():
     ax = draw("gantt", one_f_one_b(4, 24))
     ax.figure.draw_without_rendering()
-    inside = ax.transData.inverted()
-    bars = [bar for rank in (0, 8, 16, 24) for bar in extents(ax, f"rank {rank} actions")]
-    for text in (text for text in ax.texts if text.get_text().isdigit()):
-        left, right = inside.transform(text.get_window_extent()).T[0]
-        assert any(start <= left and right <= end for start, end in bars)
+    found = written(ax)
+    for lane, rank in enumerate((0, 8, 16, 24)):
+        bars = extents(ax, f"rank {rank} actions")
+        for each in (each for each in found.entries if round(each.y) == lane):
+            middle = ax.transData.transform((each.x, each.y))[0]
+            half = text_width(ax, each.text, found.size) / 2
+            left, right = (ax.transData.inverted().transform((x, 0))[0] for x in (middle - half, middle + half))
+            assert any(start <= left and right <= end for start, end in bars)
+    assert len(found.entries) > 4 * 24
 
 
 @pytest.mark.parametrize(
@@ -260,6 +276,8 @@ def test_sixteen_ranks_with_256_actions_stay_a_few_collections():
         ({"window": (100, 200)}, r"window=\(100, 200\) shows nothing"),
         ({"window": (0, float("nan"))}, r"window=\(0, nan\) shows nothing"),
         ({"rank": [0]}, "unknown option of gantt 'rank'; did you mean ranks"),
+        ({"memory": "byte"}, "unknown memory 'byte'; did you mean bytes"),
+        ({"memory": "bytes"}, "memory='bytes': nobody knows the bytes of a schedule; draw memory='chunks'"),
     ],
 )
 def test_bad_options_say_what_is_legal(options, message):
@@ -296,7 +314,7 @@ def test_recomputation_too_fine_to_be_seen_is_a_share_of_its_bar():
     bars, shares = numpy.array(extents(ax, "rank 0 actions"))[2:], numpy.array(extents(ax, "rank 0 recompute"))
     numpy.testing.assert_allclose(shares[:, 0], bars[:, 0])
     numpy.testing.assert_allclose(shares[:, 1] - shares[:, 0], (bars[:, 1] - bars[:, 0]) / 2)
-    places = [text.get_position()[0] for text in ax.texts if text.get_text().isdigit()]
+    places = [each.x for each in written(ax).entries]
     numpy.testing.assert_allclose(places[-2:], (shares[:, 1] + bars[:, 1]) / 2)
     assert "recompute: its share, at the start of a bar" in ax.texts[-1].get_text()
     start = bars[0, 0]
@@ -309,3 +327,124 @@ def test_without_recomputation_there_is_none():
         ax = draw("gantt", result)
         assert not extents(ax, "rank 0 recompute")
         assert "recompute" not in legend(ax)
+
+
+def paired(order: tuple[str, str] = ("F", "B")) -> Frames:
+    """One rank with two stages: an F, a pair of the second stage's F and the first stage's B, a B."""
+    columns = [*PLACE, *ACTION, "start_seconds", "end_seconds", "overlapped"]
+    pair = {"F": (0, 1, 1, "F", 3, 1.0, 4.0, True), "B": (0, 1, 0, "B", 7, 1.0, 4.0, True)}
+    rows = [(0, 1, 0, "F", 7, 0.0, 1.0, False), *(pair[kind] for kind in order), (0, 1, 1, "B", 3, 5.0, 7.0, False)]
+    return Frames(pandas.DataFrame(columns=PLACE + ACTION + SPAN), pandas.DataFrame(rows, columns=columns), {0: {}})
+
+
+@pytest.mark.parametrize("order", [("F", "B"), ("B", "F")])
+def test_an_overlapped_pair_is_one_bar_of_two_halves(order):
+    """F above B whichever comes first, each as long as the pair, half as high, and with its own number."""
+    ax = draw("gantt", paired(order))
+    assert extents(ax, "rank 0 actions") == [(0, 1), (5, 7)]
+    assert extents(ax, "rank 0 overlapped") == [(1, 4), (1, 4)]
+    assert extents(ax, "rank 0 waits") == [(4, 5)]
+    bars = next(each for each in ax.collections if each.get_gid() == "rank 0 overlapped")
+    halves = sorted(
+        (tuple(path.get_extents().intervaly), tuple(face))
+        for path, face in zip(bars.get_paths(), bars.get_facecolor(), strict=True)
+    )
+    (upper, above), (lower, beneath) = halves
+    whole = next(each for each in ax.collections if each.get_gid() == "rank 0 actions").get_paths()[0]
+    assert (upper[0], lower[1]) == pytest.approx(tuple(whole.get_extents().intervaly))
+    assert upper[1] == pytest.approx(lower[0])
+    assert above[2] > above[1], "F is blue and above"
+    assert beneath[1] > beneath[2], "B is green and beneath"
+    found = {each.text: each.y for each in written(ax).entries if each.x == 2.5}
+    assert found == pytest.approx({"3": sum(upper) / 2, "7": sum(lower) / 2})
+    assert legend(ax) == ["F forward", "B backward", "F and B overlapped", "waits"]
+
+
+def test_a_window_beyond_the_end_leaves_it_white():
+    """To compare schedules on one scale: nothing is drawn after the step."""
+    ax = draw("gantt", one_f_one_b(2, 2), window=(0, 100))
+    assert ax.get_xlim() == (0, 100)
+    assert extents(ax, "rank 0 idle") == [(0, one_f_one_b(2, 2).step_time)]
+    alone = draw("gantt", one_f_one_b(1, 2), window=(0, 100))
+    assert "nothing left to do" not in legend(alone)
+
+
+def test_the_legend_may_be_left_out():
+    assert draw("gantt", one_f_one_b(2, 2), legend=False).get_legend() is None
+
+
+def test_what_is_in_flight_is_a_strip_beneath_each_lane():
+    """1F1B holds min(m, p - r) microbatches on rank r; the strip is on one scale, and says how many at the right."""
+    stages = 4
+    ax = draw("gantt", one_f_one_b(stages, 8), memory=True)
+    lines = {line.get_gid(): line.get_ydata() for line in ax.lines}
+    heights = [numpy.ptp(lines[f"rank {8 * stage} held"]) for stage in range(stages)]
+    assert heights == pytest.approx([heights[0] * (stages - stage) / stages for stage in range(stages)])
+    said = [text.get_text() for text in ax.texts if text.get_text().startswith("max")]
+    assert said == ["max 4", "max 3", "max 2", "max 1"]
+    assert "chunks in flight" in legend(ax)
+    bars = next(each for each in ax.collections if each.get_gid() == "rank 0 actions")
+    assert min(lines["rank 0 held"]) > max(path.get_extents().ymax for path in bars.get_paths()), "beneath the bars"
+
+
+def test_arrows_lead_from_the_end_of_a_producer_to_the_start_of_its_consumer():
+    result = one_f_one_b(3, 4, hop=0.25)
+    found = hops(result, tuple(result.coordinates))
+    assert len(found) == 2 * 2 * 4
+    at = result.actions.set_index(["stage", "action", "microbatch"])
+    ends, starts = at["end_seconds"].to_dict(), at["start_seconds"].to_dict()
+    expected = {
+        (stage, stage + step, ends[stage, kind, each], starts[stage + step, kind, each])
+        for kind, step, stages in (("F", 1, (0, 1)), ("B", -1, (1, 2)))
+        for stage in stages
+        for each in range(4)
+    }
+    assert set(found[["source", "target", "left", "right"]].itertuples(index=False, name=None)) == expected
+    ax = draw("gantt", result, arrows=True)
+    drawn = {each.get_gid(): len(each.get_segments()) for each in ax.collections if isinstance(each, Arrows)}
+    assert drawn == {"hops F": 8, "hops B": 8}
+    for options in ({}, {"ranks": [0, 16], "arrows": True}):
+        assert not [each for each in draw("gantt", result, **options).collections if isinstance(each, Arrows)]
+
+
+def test_a_picture_is_true_to_scale_to_the_pixel():
+    """Just inside both ends of every bar the picture has the action's colour."""
+    result = one_f_one_b(3, 5, hop=0.3)
+    ax = draw("gantt", result)
+    canvas = FigureCanvasAgg(ax.figure)
+    canvas.draw()
+    image = numpy.asarray(canvas.buffer_rgba())
+    colours = {"F": (0x2F, 0x5F, 0xA8), "B": (0x14, 0x8F, 0x77)}
+    pixel = 1 / (ax.bbox.width / numpy.ptp(ax.get_xlim()))
+    for row in result.actions.itertuples():
+        for seconds in (row.start_seconds + 2 * pixel, row.end_seconds - 2 * pixel):
+            x, y = ax.transData.transform((seconds, row.rank // 8 - 0.3))
+            assert tuple(image[image.shape[0] - 1 - int(y), int(x), :3]) == colours[row.action]
+
+
+def svg(ax: Axes) -> tuple[ElementTree.Element, int]:
+    """A picture as SVG, and its size in bytes."""
+    file = BytesIO()
+    ax.figure.savefig(file, format="svg", bbox_inches="tight")
+    return ElementTree.fromstring(file.getvalue()), len(file.getvalue())
+
+
+def test_svg_has_texts_as_texts_and_bars_where_they_are():
+    result = one_f_one_b(4, 8)
+    ax = draw("gantt", result)
+    root, _ = svg(ax)
+    texts = ["".join(each.itertext()) for each in root.iter(f"{SVG}text")]
+    assert {"a schedule", "rank 0", "F forward", "time (s)"} <= set(texts)
+    spans = [each.text for each in root.iter(f"{SVG}tspan")]
+    assert sorted(spans) == sorted(numbers(ax))
+    group = next(each for each in root.iter(f"{SVG}g") if each.get("id") == "rank 8 actions")
+    edges = [
+        tuple(map(float, found))
+        for path in group.iter(f"{SVG}path")
+        for found in re.findall(r"M([\d.]+) [\d.]+H([\d.]+)V", path.get("d"))
+    ]
+    rows = result.actions[result.actions["rank"] == 8].sort_values("start_seconds")
+    lefts, rights = numpy.array(sorted(edges)).T
+    scale, base = numpy.polyfit(rows["start_seconds"], lefts, 1)
+    numpy.testing.assert_allclose(lefts, base + scale * rows["start_seconds"], atol=0.011)
+    numpy.testing.assert_allclose(rights, base + scale * rows["end_seconds"], atol=0.011)

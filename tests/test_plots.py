@@ -28,7 +28,7 @@ TIMED = time_collective("all_reduce", bytes=1e6, ranks=range(16), topology=CLUST
 MEASURED = pandas.DataFrame({"size_bytes": [2.0**20, 2.0**30], "time_seconds": [1e-4, 1e-2], "series": ["a", "b"]})
 SUBJECTS = {"a result": RESULT, "a collective": TIMED, "a topology": CLUSTER}
 DRAWS = {
-    "gantt": ({"a result"}, [{}, {"ranks": [0]}, {"window": (0.0, 0.01)}]),
+    "gantt": ({"a result"}, [{}, {"ranks": [0]}, {"window": (0.0, 0.01)}, {"arrows": True, "memory": True}]),
     "links": ({"a result"}, [{}, {"count": 1}]),
     "memory": ({"a result"}, [{}, {"rank": 8}]),
     "memory_bars": ({"a result"}, [{}, {"ranks": [0]}, {"ranks": "tp"}]),

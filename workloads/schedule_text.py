@@ -44,19 +44,33 @@ def from_orders(
     return Schedule(name, orders, placement, tuple(weights), tuple(map(tuple, chains)))
 
 
-def load(path: str | Path, chains: Sequence[Sequence[int]] = (), weights: Sequence[int] = ()) -> Schedule:
-    """A schedule from a CSV file with a row for each rank and an action in each cell; empty cells are skipped."""
+def load(path: str | Path, chains: int = 1) -> Schedule:
+    """A schedule from a CSV file with a row for each rank and an action in each cell; empty cells are skipped.
+
+    The stages are cut into `chains` equal parts, each of which microbatches pass by themselves, with the weights of
+    the first one: 2 for DualPipe.
+    """
     try:
         with Path(path).open(newline="", encoding="utf-8") as file:
             lines = [[cell.strip() for cell in row if cell.strip()] for row in csv.reader(file)]
-        return from_orders(Path(path).stem, lines, chains, weights)
+        return from_orders(Path(path).stem, lines, *_chained(lines, chains))
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
+def _chained(lines: Sequence[Sequence[str]], chains: int) -> tuple[list[range], list[int]]:
+    """Equal chains of the stages in some lines, and their weight sets."""
+    actions = [single for line in lines for text in line for single in read_action(text).singles]
+    stages = 1 + max((action.stage for action in actions), default=0)
+    if chains < 1 or stages % chains:
+        raise ValueError(f"{stages} stages cannot be cut into chains={chains} equal parts")
+    each = stages // chains
+    return [range(start, start + each) for start in range(0, stages, each)], [*range(each)] * chains
+
+
 def save(schedule: Schedule, path: str | Path) -> None:
-    """Write a schedule to a CSV file that `load` reads again, given its chains and weight sets if it has such."""
+    """Write a schedule to a CSV file that `load` reads again, given how many chains it has if there are several."""
     with Path(path).open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows(map(str, order) for order in schedule.orders.values())

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 class Framed(Protocol):
     """What pictures and traces read of a result: the frames `spans` and `actions`, and who is in them.
 
+    Pictures of memory read `memory_timeline` too; it is empty where nobody knows bytes.
+
     `coordinates` gives the mesh position of each rank in the frames, `step_time` is in seconds, and `title`
     names model, plan and topology.
     """

@@ -7,6 +7,7 @@ from typing import TypeGuard
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
@@ -23,6 +24,7 @@ GREY = "#555555"
 DEGRADED = "#D0021B"
 """The colour of what is degraded; no kind of link has a red."""
 
+_DPI = 140
 _KINDS = {
     "nvlink": "#2E8B57",
     "xgmi": "#B5651D",
@@ -86,13 +88,23 @@ def time_unit(span: float) -> tuple[float, str]:
     return (1e3, "ms") if span >= 1e-3 else (1e6, "µs")
 
 
+class Picture(Figure):
+    """A figure that looks the same wherever it is shown, with its texts as texts where it is written as SVG."""
+
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw everything."""
+        with matplotlib.rc_context({"svg.fonttype": "none"}):
+            super().draw(renderer)
+
+
 def new_axes(width: float, height: float) -> Axes:
     """Axes in a figure of so many inches; pyplot knows it only where that is what shows it."""
     if matplotlib.is_interactive() or "inline" in matplotlib.get_backend():
         from matplotlib import pyplot
 
-        return pyplot.figure(figsize=(width, height), layout="constrained").add_subplot()
-    return Figure(figsize=(width, height), dpi=140, layout="constrained").add_subplot()
+        figure: Figure = pyplot.figure(figsize=(width, height), dpi=_DPI, layout="constrained", FigureClass=Picture)
+        return figure.add_subplot()
+    return Picture(figsize=(width, height), dpi=_DPI, layout="constrained").add_subplot()
 
 
 def headline(ax: Axes, title: str, subtitle: str = "") -> None:
@@ -136,7 +148,13 @@ def ink(colour: ColorType) -> str:
     return "white" if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) < 0.6 else "#222222"
 
 
-def text_width(ax: Axes, text: str, size: float) -> float:
+def pixels(renderer: RendererBase, points: float) -> float:
+    """A length in points as what is being drawn on counts it."""
+    return float(np.asarray(renderer.points_to_pixels(points)))
+
+
+def text_width(ax: Axes, text: str, size: float, font: str | None = None) -> float:
     """Width of a text in pixels."""
-    points = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath=False)[0]
+    properties = FontProperties(family=font, size=size)
+    points = text_to_path.get_text_width_height_descent(text, properties, ismath=False)[0]
     return float(points * ax.figure.dpi / 72)
