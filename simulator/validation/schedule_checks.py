@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from itertools import product
 
 from simulator.validation.schedule_figures import Figures, Profile, busy, equal, figures
 from simulator.validation.schedule_generators import SEARCHED, generated, refusing, searched
@@ -53,14 +53,12 @@ def checks(published: Published) -> Iterator[Check]:
     """Everything that a file of published schedules says."""
     profiles, decimals = _profiles(published), _decimals(published)
     for table in published.tables:
-        yield from _of_table(table, published, profiles, decimals)
+        yield from _of_table(table, profiles, decimals)
     yield from map(refusal, published.refused)
     yield from map(deadlock, published.deadlocks)
 
 
-def _of_table(
-    table: Table, published: Published, profiles: Mapping[str, Profile | str], decimals: int
-) -> Iterator[Check]:
+def _of_table(table: Table, profiles: Mapping[str, Profile | str], decimals: int) -> Iterator[Check]:
     """Its order, its figures under each profile, and what was searched for the same times."""
     try:
         given = table.replayable()
@@ -212,16 +210,14 @@ def _profiles(published: Published) -> dict[str, Profile | str]:
 
 
 def _first(published: Published, name: str, profile: Profile) -> int:
-    """What the stages of a ramp count from, 0 or 1, by the busy times of the first table; 0 if these do not tell."""
-    table = next(
-        (each for each in published.tables if isinstance(each.results.get(name, {}).get("busy_per_rank"), list)), None
-    )
-    if table is None:
-        return 0
-    given: Any = table.results[name]["busy_per_rank"]
-    for first in (0, 1):
-        found = busy(table.replayable(), replace(profile, first=first))
-        if len(found) == len(given) and all(map(equal, given, found)):
+    """What the stages of a ramp count from, 0 or 1, by the busy times of the tables; 0 if these do not tell."""
+    for table, first in product(published.tables, (0, 1)):
+        given = table.results.get(name, {}).get("busy_per_rank")
+        try:
+            found = busy(table.replayable(), replace(profile, first=first)) if isinstance(given, list) else []
+        except ValueError:
+            continue
+        if found and isinstance(given, list) and len(given) == len(found) and all(map(equal, given, found)):
             return first
     return 0
 
