@@ -85,8 +85,7 @@ def _schedule(rate: dict[Any, Any], profile: Profile) -> Schedule:
     ranks, microbatches = rate["pp"], rate["microbatches"]
     match rate["schedule"]:
         case "ZB-1p" | "ZB-2p" as name:
-            limit = ranks * int(name[3])
-            return searched("zb_auto", ranks, microbatches, profile=profile, memory=limit)
+            return searched("zb_auto", ranks, microbatches, profile=profile, chunks=ranks * int(name[3]))
         case "1F1B-I":
             return schedules.build("interleaved", ranks, microbatches, virtual=(rate["layers"] + 2) // ranks)
         case name:

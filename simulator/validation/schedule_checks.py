@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 
-from simulator.validation.schedule_figures import Figures, Profile, busy, equal, figures
+from simulator.validation.schedule_figures import Figures, Profile, busy, equal, figures, halved
 from simulator.validation.schedule_generators import SEARCHED, generated, refusing, searched
 from simulator.validation.schedule_tables import COSTS, Given, Published, Refusal, Table
 from simulator.validation.tables import LeftOutError
@@ -133,13 +133,15 @@ def _figures(
 
 def search(table: Table, given: Schedule) -> Iterator[Check]:
     """Whether stepsim's own search finds no larger bubble at no more memory, both replayed with the table's times."""
-    times = _cost(table)
-    base = Check("searches", table.id, table.schedule, "search", "", assumed=times[1])
+    profile, assumed = _cost(table)
+    base = Check("searches", table.id, table.schedule, "search", "", assumed=assumed)
+    limit = table.memory_limit * table.virtual if table.memory_limit else 0
     try:
-        theirs = figures(given, times[0])
-        memory = table.memory_limit or int(max(theirs["peak_in_flight"]))
-        made = searched(SEARCHED[table.schedule], table.stages, table.microbatches, profile=times[0], memory=memory)
-        mine = figures(made, times[0])
+        theirs = figures(given, profile)
+        chunks = limit or int(max(theirs["peak_in_flight"]))
+        name = SEARCHED[table.schedule]
+        made = searched(name, table.stages, table.microbatches, profile=profile, chunks=chunks)
+        mine = figures(made, profile)
     except LeftOutError as reason:
         yield replace(base, left_out=str(reason))
         return
@@ -149,6 +151,9 @@ def search(table: Table, given: Schedule) -> Iterator[Check]:
     for name in (*BUBBLES, "peak_in_flight"):
         wanted, found = max(theirs[name]), max(mine[name])
         yield replace(base, what=name, given=float(wanted), got=float(found), matches=found <= wanted)
+    most, found = max(limit, *halved(given)), max(halved(made))
+    assumed = "; ".join(filter(None, (assumed, "I lets go of one half of a chunk, W of the other")))
+    yield replace(base, what="memory", given=float(most), got=float(found), matches=found <= most, assumed=assumed)
 
 
 def _cost(table: Table) -> tuple[Profile, str]:

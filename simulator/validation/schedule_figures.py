@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
 from simulator.schedule_replay import replay_schedule
@@ -154,6 +155,16 @@ def peaks(schedule: Schedule, release: str) -> list[Fraction]:
     """The most chunks that each rank holds from F to B, or to W or I."""
     ones = [1.0] * schedule.stages
     return [Fraction(peak_in_flight(schedule.orders[rank], ones, release)) for rank in range(schedule.ranks)]
+
+
+def halved(schedule: Schedule) -> list[Fraction]:
+    """The most chunks that each rank holds if I lets go of one half of a chunk, and W of the other."""
+    change = {"F": Fraction(1), "B": Fraction(-1), "I": Fraction(-1, 2), "W": Fraction(-1, 2)}
+    found = []
+    for rank in range(schedule.ranks):
+        kinds = (each.kind for action in schedule.orders[rank] for each in action.singles)
+        found.append(max(accumulate(change[kind] for kind in kinds)))
+    return found
 
 
 def busy(schedule: Schedule, profile: Profile) -> list[Fraction]:

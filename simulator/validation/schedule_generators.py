@@ -29,6 +29,8 @@ SEARCHED = {
 }
 VIRTUAL = ("Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble")
 """Those that take any number of virtual stages a rank."""
+PER_RANK = {"zb_v_auto": 2}
+"""Stages a rank of those that are searched for under a limit."""
 PYTORCH = "PyTorch"
 
 
@@ -64,14 +66,17 @@ def _options(schedule: str, virtual: int, *, pytorch: bool) -> dict[str, Any]:
     return {**({"virtual": virtual} if schedule in VIRTUAL else {}), **rounds}
 
 
-def searched(name: str, stages: int, microbatches: int, *, profile: Profile, memory: int) -> Schedule:
-    """What a search of stepsim's own finds for some times within a limit, as far as it takes these."""
+def searched(name: str, stages: int, microbatches: int, *, profile: Profile, chunks: int) -> Schedule:
+    """What a search of stepsim's own finds for some times within a limit, as far as it takes these.
+
+    `chunks` is how many stages' worth a rank may hold; stepsim's limits are shares of what 1F1B's first rank holds.
+    """
     wanted = {
         "forward": float(profile.forward),
         "backward_input": float(profile.backward_input),
         "backward_weight": float(profile.backward_weight),
         "hop": float(profile.hop),
-        "memory": memory,
+        "memory": chunks / (stages * PER_RANK.get(name, 1)),
     }
     known = schedules.options(name)
     options = {key: value for key, value in wanted.items() if key in known}
