@@ -151,7 +151,7 @@ def search(table: Table, given: Schedule) -> Iterator[Check]:
     for name in (*BUBBLES, "peak_in_flight"):
         wanted, found = max(theirs[name]), max(mine[name])
         yield replace(base, what=name, given=float(wanted), got=float(found), matches=found <= wanted)
-    most, found = max(limit, *halved(given)), max(halved(made))
+    most, found = max(Fraction(limit), *halved(given)), max(halved(made))
     assumed = "; ".join(filter(None, (assumed, "I lets go of one half of a chunk, W of the other")))
     yield replace(base, what="memory", given=float(most), got=float(found), matches=found <= most, assumed=assumed)
 
