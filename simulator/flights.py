@@ -111,7 +111,7 @@ class Flights:
         for state in states:
             if state.processor.running or (state.tails and _tailed(state)):
                 return None
-        if self._engine.context.network.busy(crew.links) or not self._by_link.keys().isdisjoint(crew.links):
+        if crew.links and not self._free(crew.links):
             return None
         now = self._engine.environment.now
         held = {state.rank_class.index: state.processor.held for state in states}
@@ -127,9 +127,15 @@ class Flights:
         for leg in legs.values():
             leg.event = self._engine.environment.timeout(leg.delay)
         flight = Flight(step, legs, crew.links, held, now)
-        self._by_class.update(dict.fromkeys(legs, flight))
-        self._by_link.update(dict.fromkeys(crew.links, flight))
+        for index in legs:
+            self._by_class[index] = flight
+        for link in crew.links:
+            self._by_link[link] = flight
         return flight
+
+    def _free(self, links: frozenset[int]) -> bool:
+        """Whether nothing is on links, and no other flight uses them."""
+        return not self._engine.context.network.busy(links) and self._by_link.keys().isdisjoint(links)
 
     def _fly(self, flight: Flight, rank_class: int) -> Waits:
         """What a rank class goes through in a flight: to the end of its leg, or op by op from where that was opened."""

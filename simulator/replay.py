@@ -1,9 +1,7 @@
 """Replays a quotient at a level of detail, on a kind of network."""
 
 import dataclasses
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from simulator import deadlock
@@ -56,22 +54,9 @@ def replay(whole: Quotient, scripts: Sequence[Script], options: ReplayOptions) -
         if isinstance(engine.context.network, SharedNetwork):
             engine.context.network.entering = flights.entering
     engine.start()
-    with _no_collection():
-        engine.environment.run()
+    engine.environment.run()
     deadlock.check(engine)
     return [state.recording for state in engine.states]
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Pause the cyclic garbage collector: a replay keeps what it makes, so that looking for garbage is in vain."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def scripts(whole: Quotient, compute: ComputeModel, *, launch: bool = True) -> list[Script]:

@@ -1,5 +1,6 @@
 """A pipeline schedule by itself, replayed with given times on the engine that simulates whole steps."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,20 @@ class ScheduleResult(Result):
     def span(self) -> float:
         """The longest time from a rank's own first start to its own last end."""
         return max(account.ends - account.begins for account in self.timeline.accounts)
+
+    @property
+    def steady_period(self) -> float:
+        """Seconds from one microbatch to the next once the pipeline is full, on its first stage.
+
+        That is what a stream without a flush goes on at. NaN with fewer microbatches than twice the ranks and one more,
+        which never fill the pipeline for a whole round.
+        """
+        ranks, actions = len(self.timeline.accounts), self.to_frame("actions")
+        done = actions[(actions["stage"] == 0) & actions["action"].isin(["B", "I"])].sort_values("microbatch")
+        ends = done["end_seconds"].to_numpy()
+        rounds = (len(ends) - ranks - 1) // ranks
+        first = len(ends) - 1 - ranks * (rounds + 1) if rounds > 0 else 0
+        return float((ends[first + rounds * ranks] - ends[first]) / (rounds * ranks)) if rounds > 0 else math.nan
 
     @property
     def bubble_fraction(self) -> float:

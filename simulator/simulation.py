@@ -1,6 +1,8 @@
 """The front door: a step on a topology, simulated."""
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from time import perf_counter
 from types import MappingProxyType
 from typing import Protocol
@@ -72,14 +74,27 @@ def run(
     fold: bool,
 ) -> tuple[Timeline, dict[str, float]]:
     """Lower, fold and replay; the timeline, and the seconds that each of these took."""
-    start = perf_counter()
-    program = step.program()
-    programmed = perf_counter()
-    whole, written = _prepared(program, topology, compute, algorithms, fold=fold)
-    folded = perf_counter()
-    recordings = replay(whole, written, options)
+    with _no_collection():
+        start = perf_counter()
+        program = step.program()
+        programmed = perf_counter()
+        whole, written = _prepared(program, topology, compute, algorithms, fold=fold)
+        folded = perf_counter()
+        recordings = replay(whole, written, options)
     timings = {"program": programmed - start, "fold": folded - programmed, "replay": perf_counter() - folded}
     return Timeline(whole, tuple(written), tuple(recordings)), timings
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Pause the cyclic garbage collector: all that is made here is kept, so that looking for garbage is in vain."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _prepared(

@@ -164,3 +164,16 @@ def test_bad_times_are_refused(options, message):
     with pytest.raises(ValueError, match=message) as caught:
         replay_schedule(schedules.build("1f1b", 4, 8), **options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["pipedream", "one_f_one_b"])
+@pytest.mark.parametrize("hop", [0.0, 0.25])
+@pytest.mark.parametrize("p", [2, 4, 5])
+def test_a_stream_goes_on_at_forward_and_backward_and_its_hops(name, hop, p):
+    """F + B, and 2c(p-1)/p a microbatch for the hops of a round; without a flush there is no other bubble."""
+    result = replay_schedule(schedules.build(name, p, 6 * p), 1.0, 1.0, 1.0, hop)
+    assert result.steady_period == pytest.approx(3 + 2 * hop * (p - 1) / p, rel=1e-12)
+
+
+def test_a_short_stream_has_no_steady_state():
+    assert math.isnan(replay_schedule(schedules.build("pipedream", 4, 8)).steady_period)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from workloads.ops import P2P
-from workloads.schedule import Action, Schedule
+from workloads.schedule import Schedule
 
 DIRECTION = {"F": "F", "B": "B", "I": "B"}
 Arrival = tuple[int, int]
@@ -56,20 +56,32 @@ class Hops:
 
     def outgoing(self, stage: int, kind: str) -> Message | None:
         """The message an action ends with."""
-        target = self.next.get(kind, {}).get(stage)
-        return None if target is None else self.into.get((DIRECTION[kind], target))
+        return self.into.get((DIRECTION.get(kind, ""), self.target(stage, kind)))
+
+    def target(self, stage: int, kind: str) -> int:
+        """The stage that uses what an action makes; -1 if none does."""
+        return self.next.get(kind, {}).get(stage, -1)
 
     def _disordered(self) -> set[Message]:
         """Channels on which some rank receives in another order than its peer sends."""
         sent: dict[tuple[Message, int], list[Arrival]] = defaultdict(list)
         received: dict[tuple[Message, int], list[Arrival]] = defaultdict(list)
-        for rank, action in _actions(self.schedule):
-            stage, kind, microbatch, _ = action
-            if message := self.incoming(stage, kind):
-                received[message, rank].append((stage, microbatch))
-            if message := self.outgoing(stage, kind):
-                target = self.next[kind][stage]
-                sent[message, self.schedule.placement[target]].append((target, microbatch))
+        placement = self.schedule.placement
+        for rank, order in self.schedule.orders.items():
+            ends: dict[tuple[int, str], tuple[Message | None, Message | None, int]] = {}
+            for action in order:
+                for stage, kind, microbatch, _ in action.singles:
+                    if (stage, kind) not in ends:
+                        ends[stage, kind] = (
+                            self.incoming(stage, kind),
+                            self.outgoing(stage, kind),
+                            self.target(stage, kind),
+                        )
+                    incoming, outgoing, target = ends[stage, kind]
+                    if incoming:
+                        received[incoming, rank].append((stage, microbatch))
+                    if outgoing:
+                        sent[outgoing, placement[target]].append((target, microbatch))
         return {message for message, rank in received if sent[message, rank] != received[message, rank]}
 
     def _separate(self, channels: set[Message]) -> None:
@@ -88,10 +100,3 @@ def _hops(schedule: Schedule) -> Iterator[tuple[tuple[str, int], Message]]:
             offset -= ranks if 2 * offset > ranks else 0
             yield ("F", stage), Message(offset, "F")
             yield ("B", feeder), Message(-offset, "B")
-
-
-def _actions(schedule: Schedule) -> Iterator[tuple[int, Action]]:
-    """Every single action with its rank, in order; pairs taken apart."""
-    for rank, order in schedule.orders.items():
-        for action in order:
-            yield from ((rank, single) for single in action.singles)

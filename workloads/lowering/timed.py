@@ -40,12 +40,19 @@ class TimedSchedule:
 
     def program(self) -> Program:
         """One rank per pipeline rank, each with its actions in order."""
-        hops = Hops(self.schedule)
-        actions = {action: None for order in self.schedule.orders.values() for action in order}
-        blocks = {_replay(action).block: Block(tuple(self._ops(action, hops))) for action in actions}
-        orders: dict[tuple[int, ...], tuple[Replay, ...]] = {
-            (rank,): tuple(_replay(action) for action in order) for rank, order in self.schedule.orders.items()
-        }
+        hops, blocks = Hops(self.schedule), dict[BlockKey, Block]()
+        orders: dict[tuple[int, ...], tuple[Replay, ...]] = {}
+        for rank, order in self.schedule.orders.items():
+            entries: list[Replay] = []
+            keys: dict[tuple[int, str, int, str], BlockKey] = {}
+            for action in order:
+                first, last = action.singles[0], action.singles[-1]
+                which = first.stage, first.kind, last.stage, last.kind
+                if which not in keys:
+                    keys[which] = key = _key(action)
+                    blocks[key] = Block(tuple(self._ops(action, hops)))
+                entries.append(Replay(keys[which], first.microbatch, last.microbatch if action.parts else -1))
+            orders[rank,] = tuple(entries)
         mesh = DeviceMesh({"pp": len(self.schedule.orders)})
         return Program(mesh, blocks, orders, warnings=self.schedule.warnings)
 
@@ -69,11 +76,7 @@ class TimedSchedule:
         return self.times[action.kind] * factor / virtual
 
 
-def _replay(action: Action) -> Replay:
-    """An action as an entry of an order."""
-    first, *others = action.singles
-    if not others:
-        return Replay(BlockKey(first.stage, first.kind), first.microbatch)
-    (other,) = others
-    key = BlockKey(first.stage, first.kind, beside=BlockKey(other.stage, other.kind))
-    return Replay(key, first.microbatch, other.microbatch)
+def _key(action: Action) -> BlockKey:
+    """The block of an action or a pair."""
+    first, *others = (BlockKey(each.stage, each.kind) for each in action.singles)
+    return first._replace(beside=others[0]) if others else first

@@ -16,7 +16,8 @@ def build(stages: int, microbatches: int) -> Schedule:
     Their order is that of 1F1B, which differs only in waiting for the last of them before it updates weights. Filling
     and draining are in this finite piece of the stream: m microbatches take (m + p - 1)(F + B) for m >= p. A step of m
     in the steady state takes what m more microbatches add to the makespan of a piece, which is m(F + B), plus
-    2c(p-1)m/p if a hop takes c (mode latency, p divides m).
+    2c(p-1)m/p if a hop takes c (mode latency, p divides m): see `ScheduleResult.steady_period`. Assumes, in whole
+    steps, one update a step, where every microbatch has its own.
 
     >>> build(4, 8).versions, build(4, 8).peak_in_flight
     ((4, 3, 2, 1), (4, 3, 2, 1))
