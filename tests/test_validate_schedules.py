@@ -91,7 +91,7 @@ def eight(first=0):
 def ran(tmp_path, monkeypatch):
     """Validates a file of some content, without what does not depend on the file."""
     monkeypatch.setattr(closed_forms, "cases", lambda: iter([closed_forms.Case(2, 4, 1, 6, 6, 6)]))
-    monkeypatch.setattr(schedule_bubbles, "compare", lambda: BUBBLES)
+    monkeypatch.setattr(schedule_bubbles, "compare", lambda workers: BUBBLES)
 
     def run(content, *options, name="mine.json"):
         text = content if isinstance(content, bytes) else json.dumps(content).encode()
@@ -156,7 +156,7 @@ def test_a_share_of_the_package_s_file_matches():
     one_each = {table.schedule: table for table in PUBLISHED.tables}.values()
     tables = *one_each, *PUBLISHED.tables[::13]
     share = schedule_tables.Published(PUBLISHED.profiles, tables, PUBLISHED.refused, PUBLISHED.deadlocks)
-    found = list(checks(share))
+    found = checks(share)
     assert [check for check in found if not check.matches] == []
     assert {check.part for check in found} == set(validation.PARTS)
 

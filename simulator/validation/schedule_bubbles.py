@@ -10,6 +10,7 @@ from fractions import Fraction
 from importlib.resources import files
 from typing import Any
 
+import joblib
 import pandas as pd
 
 from simulator.validation import report
@@ -47,9 +48,9 @@ EXPECTED = {
 """By schedule. What was searched for may be found better than in the paper."""
 
 
-def compare() -> pd.DataFrame:
+def compare(workers: int = 1) -> pd.DataFrame:
     """Each printed rate with the replayed one."""
-    rows = [row(rate, times) for rate, times in printed()]
+    rows = joblib.Parallel(n_jobs=workers)(joblib.delayed(row)(*each) for each in printed())
     return pd.DataFrame(rows).assign(row=range(len(rows)))
 
 
@@ -92,9 +93,9 @@ def _schedule(rate: dict[Any, Any], profile: Profile) -> Schedule:
             return schedules.build(name.lower().replace("-", "_"), ranks, microbatches)
 
 
-def validate() -> dict[str, Any]:
+def validate(workers: int = 1) -> dict[str, Any]:
     """Errors over all rates and by schedule, and each rate."""
-    rows = compare()
+    rows = compare(workers)
     names = ["model", "microbatches", "schedule", "measured", "predicted", "matches"]
     renamed = rows[names].rename(columns={"measured": "printed", "predicted": "replayed"})
     return {

@@ -7,12 +7,16 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 
+import joblib
+
 from simulator.validation.schedule_figures import Figures, Profile, busy, equal, figures, halved
 from simulator.validation.schedule_generators import SEARCHED, generated, refusing, searched
 from simulator.validation.schedule_tables import COSTS, Given, Published, Refusal, Table
 from simulator.validation.tables import LeftOutError
 from workloads.schedule import Schedule
 
+MANY = 40
+"""Tables from which on it pays to start other processes."""
 NEVER = "can never finish"
 LISTS = ("busy_per_rank", "peak_in_flight", "peak_in_flight_release_at_input")
 BUBBLES = ("span_bubble", "bubble_fraction")
@@ -49,33 +53,34 @@ class Check:
     left_out: str = ""
 
 
-def checks(published: Published) -> Iterator[Check]:
+def checks(published: Published, workers: int = 1) -> list[Check]:
     """Everything that a file of published schedules says."""
     profiles, decimals = _profiles(published), _decimals(published)
-    for table in published.tables:
-        yield from _of_table(table, profiles, decimals)
-    yield from map(refusal, published.refused)
-    yield from map(deadlock, published.deadlocks)
+    tables = published.tables
+    run = joblib.Parallel(n_jobs=workers if len(tables) >= MANY else 1)
+    found = run(joblib.delayed(_of_table)(table, profiles, decimals) for table in tables)
+    return [
+        *(check for each in found for check in each),
+        *map(refusal, published.refused),
+        *map(deadlock, published.deadlocks),
+    ]
 
 
-def _of_table(table: Table, profiles: Mapping[str, Profile | str], decimals: int) -> Iterator[Check]:
-    """Its order, its figures under each profile, and what was searched for the same times."""
+def _of_table(table: Table, profiles: Mapping[str, Profile | str], decimals: int) -> list[Check]:
+    """Its order or what was searched for the same times, and its figures under each profile."""
     try:
         given = table.replayable()
     except ValueError as error:
-        yield Check("orders", table.id, table.schedule, "order", "a legal order", str(error))
-        return
-    if table.schedule in SEARCHED:
-        yield from search(table, given)
-    else:
-        yield order(table, given)
+        return [Check("orders", table.id, table.schedule, "order", "a legal order", str(error))]
+    found = list(search(table, given)) if table.schedule in SEARCHED else [order(table, given)]
     for name, results in table.results.items():
         profile = profiles[name]
         try:
-            found = figures(given, profile) if isinstance(profile, Profile) else profile
+            replayed = figures(given, profile) if isinstance(profile, Profile) else profile
         except ValueError as error:
-            found = str(error)
-        yield from _figures(table, name, results, found, decimals)
+            replayed = str(error)
+        found += _figures(table, name, results, replayed, decimals)
+    return found
 
 
 def order(table: Table, given: Schedule) -> Check:

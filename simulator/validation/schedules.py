@@ -4,6 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 
@@ -22,9 +23,9 @@ BESIDE = {"own_rule": "allowed with a warning, by a rule of stepsim's own", "bet
 SHOWN = ("table", "profile", "what", "rank", "given", "got")
 
 
-def compare(path: str | Path | None) -> pd.DataFrame:
+def compare(path: str | Path | None, workers: int = 1) -> pd.DataFrame:
     """Each thing that a file says with what stepsim makes of it, or why it was left out."""
-    rows = pd.DataFrame([asdict(check) for check in checks(read(path))])
+    rows = pd.DataFrame([asdict(check) for check in checks(read(path), workers)])
     rows.insert(0, "row", np.arange(len(rows)))
     return rows.assign(rank=rows["rank"].astype("Int64"), error=_errors(rows))
 
@@ -94,13 +95,15 @@ def _told(mismatch: dict[str, Any]) -> str:
     return f"  {', '.join(where)}{rank}: given {mismatch['given']}, got {mismatch.get('got', 'nothing')}"
 
 
-def validate(path: str | Path | None = None) -> tuple[pd.DataFrame, dict[str, Any]]:
+def validate(path: str | Path | None = None, workers: int | None = None) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Compare a file of published schedules, or the package's own; the rows and the report.
 
-    The report also has closed forms, and bubble rates of the Zero Bubble paper; neither depends on the file.
+    The report also has closed forms, and bubble rates of the Zero Bubble paper; neither depends on the file. Searches
+    take long: they are spread over so many processes, by default one for each core.
     """
-    rows = compare(path)
-    summary, bubbles, forms = summed_up(rows), schedule_bubbles.validate(), _forms()
+    workers = joblib.cpu_count() if workers is None else workers
+    rows = compare(path, workers)
+    summary, bubbles, forms = summed_up(rows), schedule_bubbles.validate(workers), _forms()
     summary["mismatches"] += [*forms.pop("mismatches"), *schedule_bubbles.mismatches(bubbles)]
     return rows, {**summary, "closed_forms": forms, "zero_bubble_table5": bubbles}
 
