@@ -78,7 +78,7 @@ class _Accountant:
             else:
                 self._transfer(record, record.start, record.end)
                 continue
-            if self._is_action[record.position]:
+            if self._is_action[record.position] and record.end > record.start:
                 account.begins = min(account.begins, record.start)
                 account.ends = cursor
         self._close_runs()

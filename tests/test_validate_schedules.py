@@ -50,16 +50,14 @@ def table_of(name, ours, m, virtual, options, first=0):
     """A table of 8 ranks with figures that do not come from stepsim's engine."""
     takes = "virtual" in schedules.options(ours)
     schedule = schedules.build(ours, 8, m, **options, **({"virtual": virtual} if takes else {}))
-    pairs = any(action.parts for order in schedule.orders.values() for action in order)
     results = {}
     for profile, raw in PROFILES.items():
-        if raw["mode"] == "latency" or not pairs:
-            found = replayed(schedule, raw, first)
-            results[profile] = {
-                key: [number(each) for each in value] if isinstance(value, list) else number(value)
-                for key, value in found.items()
-            }
-            results[profile]["bubble_fraction"] = round(float(found["bubble_fraction"]), 6)
+        found = replayed(schedule, raw, first)
+        results[profile] = {
+            key: [number(each) for each in value] if isinstance(value, list) else number(value)
+            for key, value in found.items()
+        }
+        results[profile]["bubble_fraction"] = round(float(found["bubble_fraction"]), 6)
     return {
         "id": f"{name}/p8/m{m}/v{virtual}",
         "schedule": name,

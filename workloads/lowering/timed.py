@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from workloads.lowering.messages import Hops, Message
 from workloads.mesh import DeviceMesh
-from workloads.ops import Compute, Op
+from workloads.ops import P2P, Compute, Op
 from workloads.program import Block, BlockKey, Program, Replay
 from workloads.schedule import Action, Schedule
 
@@ -57,17 +57,39 @@ class TimedSchedule:
         return Program(mesh, blocks, orders, warnings=self.schedule.warnings)
 
     def _ops(self, action: Action, hops: Hops) -> Iterator[Op]:
-        """The messages that an action or a pair needs, its kernel, and the messages that it makes."""
-        yield from self._messages(action, hops.incoming, "recv")
-        flops = sum(map(self._time, action.singles)) * (self.pair_factor if action.parts else 1.0)
-        yield Compute(name=action.kind, kind="timed", flops=flops)
-        yield from self._messages(action, hops.outgoing, "send")
+        """The messages that an action or a pair needs, its kernel, and the messages that it makes.
 
-    def _messages(self, action: Action, hop: Callable[[int, str], Message | None], kind: str) -> Iterator[Op]:
+        Those of a pair go at the same time, so that whom they hold they hold once: each has a stream of its own, and
+        kernels of no length mark where the rank is free for them, and where it is done with them.
+        """
+        received = self._messages(action, hops.incoming, "recv")
+        sent = self._messages(action, hops.outgoing, "send")
+        flops = sum(map(self._time, action.singles)) * (self.pair_factor if action.parts else 1.0)
+        kernel = Compute(name=action.kind, kind="timed", flops=flops)
+        if self.mode == "latency" or not self._has_pairs:
+            yield from (*received, kernel, *sent)
+            return
+        if received:
+            yield Compute(name="free", kind="timed", flops=0.0)
+        yield from (replace(each, after=("free",), stream=each.name) for each in received)
+        yield replace(kernel, after=tuple(each.name for each in received))
+        yield from (replace(each, after=(kernel.name,), stream=each.name) for each in sent)
+        if sent:
+            yield Compute(name="sent", kind="timed", flops=0.0, after=tuple(each.name for each in sent))
+
+    @property
+    def _has_pairs(self) -> bool:
+        """Whether any two actions overlap."""
+        return any(action.parts for order in self.schedule.orders.values() for action in order)
+
+    def _messages(self, action: Action, hop: Callable[[int, str], Message | None], kind: str) -> list[P2P]:
+        """One end of the messages that an action or a pair begins or ends with."""
+        found: list[P2P] = []
         for single in action.singles:
             if message := hop(single.stage, single.kind):
-                name = f"{kind}.{single.kind}" if action.parts else kind
-                yield replace(message.op(kind, 0.0, mode=self.mode), name=name)
+                name = f"{kind}.{'F' if single.kind == 'F' else 'B'}"
+                found.append(replace(message.op(kind, 0.0, mode=self.mode), name=name))
+        return found
 
     def _time(self, action: Action) -> float:
         """Of one action by itself."""

@@ -52,7 +52,10 @@ def _with_weights(offsets: Offsets) -> Offsets:
     """A rank's offsets with W of both stages in the steps left free, as soon as may be."""
     one, other = sorted(set(range(PERIOD)) - {offset % PERIOD for offset in offsets})
     up, down = offsets[2] + 1, offsets[3] + 1
-    ways = ((up + (one - up) % PERIOD, down + (other - down) % PERIOD), (up + (other - up) % PERIOD, down + (one - down) % PERIOD))
+    ways = (
+        (up + (one - up) % PERIOD, down + (other - down) % PERIOD),
+        (up + (other - up) % PERIOD, down + (one - down) % PERIOD),
+    )
     return (*offsets, *min(ways, key=sum))
 
 

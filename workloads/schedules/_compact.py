@@ -34,9 +34,7 @@ class Search:
     in actions replayed.
     """
 
-    def __init__(
-        self, pipeline: Pipeline, limits: Limits, judge: Judge, work: int, goal: Score | None = None
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, limits: Limits, judge: Judge, work: int, goal: Score | None = None) -> None:
         self.pipeline, self.limits, self.judge, self.work = pipeline, limits, judge, work
         self.goal = goal or judge(pipeline.least)[:2]
         self.score: Score = (inf,)
@@ -50,7 +48,9 @@ class Search:
         """
         self.score, self.orders = min(((self.judged(start), start) for start in starts), key=_score)
         patient = [1.0] * self.pipeline.ranks
-        tried = sorted((self.there_and_back(start, patient, mirrored=True, staggered=False) for start in starts), key=_score)
+        tried = sorted(
+            (self.there_and_back(start, patient, mirrored=True, staggered=False) for start in starts), key=_score
+        )
         for score, orders in [(self.score, self.orders), *tried[:SETTLED]]:
             self.settle(score, orders)
         self.shake()

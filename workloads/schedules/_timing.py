@@ -95,7 +95,9 @@ class Pipeline:
         """Replay orders as they stand, each action as early as its rank and its inputs allow."""
         ends = self._ends(orders)
         spans = [
-            (ends[order[0]] - self.lengths[order[0]], max(ends[action] for action in order)) for order in orders if order
+            (ends[order[0]] - self.lengths[order[0]], max(ends[action] for action in order))
+            for order in orders
+            if order
         ]
         peaks = [
             [max(accumulate(self.holds[action][which] for action in order)) for order in orders] for which in (0, 1)

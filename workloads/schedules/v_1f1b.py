@@ -43,7 +43,9 @@ def _blocks(ranks: int) -> list[Block]:
     """Blocks in which every action is due as early as the one before it allows, but for one or two; shortest first."""
     places = [(leg, rank) for leg in range(len(LENGTHS)) for rank in range(ranks)]
     late: list[dict[Place, int]] = [{}, *({place: 1} for place in places)]
-    late += [{one: 2} if one == other else {one: 1, other: 1} for one, other in combinations_with_replacement(places, 2)]
+    late += [
+        {one: 2} if one == other else {one: 1, other: 1} for one, other in combinations_with_replacement(places, 2)
+    ]
     found = {block for delays in late if (block := _block(ranks, delays))}
     return sorted(found, key=lambda block: (block[0][3], block))
 

@@ -38,7 +38,9 @@ def build(
             f"memory={memory:g} times {2 * stages} chunks is {limits.weight:g}; a V of {stages} ranks needs "
             f"{least.weight:g}: memory={least.weight / 2 / stages:.4g}"
         )
-    fixed = [[pipeline.number(*action[:3]) for action in order] for order in zb_v.build(stages, microbatches).orders.values()]
+    fixed = [
+        [pipeline.number(*action[:3]) for action in order] for order in zb_v.build(stages, microbatches).orders.values()
+    ]
     orders = searched(pipeline, limits, _judge, blocks(stages), besides=[fixed])
     return v_shaped("zb_v_auto", pipeline.actions(orders), warnings=few_microbatches(stages, microbatches))
 
