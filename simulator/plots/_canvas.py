@@ -89,7 +89,7 @@ def time_unit(span: float) -> tuple[float, str]:
 
 
 class Picture(Figure):
-    """A figure that looks the same wherever it is shown, with its texts as texts where it is written as SVG."""
+    """A figure whose texts are texts where it is written as SVG."""
 
     def draw(self, renderer: RendererBase) -> None:
         """Draw everything."""
@@ -98,11 +98,11 @@ class Picture(Figure):
 
 
 def new_axes(width: float, height: float) -> Axes:
-    """Axes in a figure of so many inches; pyplot knows it only where that is what shows it."""
+    """Axes in a figure of so many inches; one that pyplot shows is pyplot's, with the dots an inch that are set there."""
     if matplotlib.is_interactive() or "inline" in matplotlib.get_backend():
         from matplotlib import pyplot
 
-        figure: Figure = pyplot.figure(figsize=(width, height), dpi=_DPI, layout="constrained", FigureClass=Picture)
+        figure: Figure = pyplot.figure(figsize=(width, height), layout="constrained", FigureClass=Picture)
         return figure.add_subplot()
     return Picture(figsize=(width, height), dpi=_DPI, layout="constrained").add_subplot()
 
