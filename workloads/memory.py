@@ -6,7 +6,7 @@ Bytes. Source of activations: arXiv:2205.05198.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from workloads.footprint import ACTIONS, Footprint, Item
+from workloads.footprint import Footprint, Item
 from workloads.layers import Layer
 from workloads.recompute import Target
 from workloads.stages import Stage
@@ -49,7 +49,8 @@ def footprints(step: "TrainingStep") -> dict[tuple[int, ...], Footprint]:
     >>> round(rows["optimizer"] / 1e9, 1)
     53.9
     """
-    return {(rank,): _Account(step, rank).footprint() for rank in range(step.schedule.ranks)}
+    kinds = step.schedule.kinds
+    return {(rank,): _Account(step, rank).footprint(kinds) for rank in range(step.schedule.ranks)}
 
 
 class _Account:
@@ -62,17 +63,17 @@ class _Account:
         self.stages = {stage: step.stages[stage] for stage, place in places if place == rank}
         self.layers = [layer for stage in self.stages.values() for layer in stage.layers]
 
-    def footprint(self) -> Footprint:
-        """What there is all along, for a microbatch in flight, and during an action."""
+    def footprint(self, kinds: Sequence[str]) -> Footprint:
+        """What there is all along, for a microbatch in flight, and during an action of some kinds."""
         distinct = {id(stage): stage for stage in self.stages.values()}
         held = {key: self._held(stage) for key, stage in distinct.items()}
-        working = {(key, kind): self._working(stage, kind) for key, stage in distinct.items() for kind in ACTIONS}
+        working = {(key, kind): self._working(stage, kind) for key, stage in distinct.items() for kind in kinds}
         return Footprint(
             self._resident(),
             {number: held[id(stage)] for number, stage in self.stages.items()},
-            {(number, kind): working[id(stage), kind] for number, stage in self.stages.items() for kind in ACTIONS},
+            {(number, kind): working[id(stage), kind] for number, stage in self.stages.items() for kind in kinds},
             self._states(offloaded=True),
-            {number: self._factors(stage.layers) for number, stage in self.stages.items()},
+            {number: self._factors(stage.layers) for number, stage in self.stages.items() if "W" in kinds},
         )
 
     def _resident(self) -> Found:

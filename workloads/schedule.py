@@ -107,6 +107,11 @@ class Schedule:
         return sum(most[chain[0]] for chain in self.chains)
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of its actions."""
+        return tuple(sorted({action.kind for action in _actions(self.orders.values())}))
+
+    @property
     def before(self) -> dict[int, int]:
         """The stage that feeds each stage, for those that are not the first of their chain."""
         return {stage: feeder for chain in self.chains for feeder, stage in pairwise(chain)}
