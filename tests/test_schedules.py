@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from workloads import schedules
@@ -87,6 +87,7 @@ def test_one_virtual_stage_needs_no_rounds(p: int, m: int, strict: bool) -> None
     assert len(schedule.warnings) - len(few) == (0 if strict else 1)
 
 
+@settings(max_examples=40, deadline=None)
 @given(name=st.sampled_from(schedules.names()), p=st.integers(1, 6), rounds=st.integers(1, 3), weight=st.integers(1, 9))
 def test_weights_scale_what_is_in_flight(name: str, p: int, rounds: int, weight: int) -> None:
     """Equal weights w hold w times the count; a stage that weighs nothing holds nothing."""

@@ -98,7 +98,7 @@ class Picture(Figure):
 
 
 def new_axes(width: float, height: float) -> Axes:
-    """Axes in a figure of so many inches; one that pyplot shows is pyplot's, with the dots an inch that are set there."""
+    """Axes in a figure of so many inches; one that pyplot shows is pyplot's, with the dots an inch set there."""
     if matplotlib.is_interactive() or "inline" in matplotlib.get_backend():
         from matplotlib import pyplot
 

@@ -1,21 +1,20 @@
 """Building blocks of pipelines in the shape of a V: what one microbatch does, repeated every six steps.
 
-Source: Pipeline Parallelism with Controllable Memory, arXiv:2405.15362, sections 3 and 4. In a block every action is one
-step long; microbatch after microbatch it is shifted by six steps, the work of a rank with two stages. How long a stage
-keeps a microbatch in the block, over six, is how many it holds. In all blocks here forwards and backwards pass from rank
-to rank in even steps, down, up, down and up again; each leg has its own step and each turn its own delay.
+Source: Pipeline Parallelism with Controllable Memory, arXiv:2405.15362, sections 3 and 4. In a block every action is
+one step long; microbatch after microbatch it is shifted by six steps, the work of a rank with two stages. How long a
+stage keeps a microbatch in the block, over six, is how many it holds. In all blocks here forwards and backwards pass
+from rank to rank in even steps, down, up, down and up again; each leg has its own step and each turn its own delay.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import islice
 
 from workloads.schedules._compact import Judge, Score, Search
 from workloads.schedules._orders import check_counts
 from workloads.schedules._timing import Figures, Limits, Orders, Pipeline, check_times
 
 PERIOD = 6
-TRIED, STARTS, WORK = 60, 16, 1_000_000
+TRIED, STARTS, WORK = 60, 16, 500_000
 Offsets = tuple[int, ...]
 Block = tuple[Offsets, ...]
 LEGS = ("F0", "F1", "I1", "I0")
@@ -66,7 +65,7 @@ def held(offsets: Offsets) -> int:
 
 def makespan_first(figures: Figures) -> Score:
     """The makespan counts, then the span, then what is held."""
-    return figures.makespan, figures.span, figures.weight, figures.input
+    return figures.makespan, figures.span, figures.until_weight, figures.until_input
 
 
 def pipeline_of(stages: int, microbatches: int, times: dict[str, float], hop: float) -> Pipeline:
@@ -80,22 +79,22 @@ def pipeline_of(stages: int, microbatches: int, times: dict[str, float], hop: fl
 def searched(
     pipeline: Pipeline, limits: Limits, judge: Judge, blocks: Iterable[Block], besides: Sequence[Orders] = ()
 ) -> Orders:
-    """The best order that compaction makes of the first blocks that keep the limits, and of some others."""
-    fitting = (block for block in blocks if max(map(held, block)) <= PERIOD * limits.weight)
+    """The best order that compaction makes of the first blocks that keep the limits, and of some other orders."""
+    nearest = sorted(blocks, key=lambda block: max(0, max(map(held, block)) - PERIOD * limits.until_weight))
     starts: list[tuple[Score, int, Orders]] = []
-    for orders in [*besides, *(repeated(pipeline, block) for block in islice(fitting, TRIED))]:
+    for orders in [*besides, *(repeated(pipeline, block) for block in nearest[:TRIED])]:
         figures = pipeline.figures(orders)
-        if limits.allow(figures.input, figures.weight):
+        if limits.keep(figures):
             starts.append((judge(figures), len(starts), orders))
     return Search(pipeline, limits, judge, WORK).best_of([orders for _, _, orders in sorted(starts)[:STARTS]])[1]
 
 
 def leanest(pipeline: Pipeline) -> Limits:
     """The limits that the block holding least keeps."""
-    least = sorted(blocks(pipeline.ranks), key=lambda block: max(map(held, block)))[:STARTS]
-    figures = [pipeline.figures(repeated(pipeline, block)) for block in least]
-    weight, input = min((figure.weight, figure.input) for figure in figures)
-    return Limits(input, weight)
+    few = sorted(blocks(pipeline.ranks), key=lambda block: max(map(held, block)))[:STARTS]
+    figures = [pipeline.figures(repeated(pipeline, block)) for block in few]
+    least = min(figures, key=lambda each: (each.until_weight, each.until_input))
+    return Limits(least.until_input, least.until_weight)
 
 
 def repeated(pipeline: Pipeline, block: Block) -> Orders:

@@ -22,9 +22,9 @@ Judge = Callable[[Figures], Score]
 PATIENCE = (1.0, 0.0, 0.5)
 SHAKEN = (1.0, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0)
 ROUNDING = 1e-9
-ASTRAY = 0.1
-SETTLED = 4
-FRUITLESS = 150
+ASTRAY, MIRRORED, STAGGERED = 0.2, 0.5, 0.8
+SETTLED = 3
+FRUITLESS = 120
 
 
 class Search:
@@ -44,14 +44,14 @@ class Search:
     def best_of(self, starts: Sequence[Orders]) -> tuple[Score, Orders]:
         """The best order found from some that keep the limits, and its score.
 
-        All are compacted once, the most promising until that helps no more, and the best with patience at random.
+        All are compacted twice, the most promising until that helps no more, and the best with patience at random.
         """
-        self.score, self.orders = min(((self.judged(start), start) for start in starts), key=_score)
+        tried = [(self.judged(start), start) for start in starts]
+        self.score, self.orders = min(tried, key=_score)
         patient = [1.0] * self.pipeline.ranks
-        tried = sorted(
-            (self.there_and_back(start, patient, mirrored=True, staggered=False) for start in starts), key=_score
-        )
-        for score, orders in [(self.score, self.orders), *tried[:SETTLED]]:
+        for start, staggered in product(starts, (False, True)):
+            tried.append(self.there_and_back(start, patient, mirrored=True, staggered=staggered))
+        for score, orders in sorted(tried, key=_score)[:SETTLED]:
             self.settle(score, orders)
         self.shake()
         return self.score, self.orders
@@ -78,7 +78,7 @@ class Search:
         best, fruitless = score, 0
         while fruitless < FRUITLESS and not self.over:
             patience = [self.draw(SHAKEN) for _ in orders]
-            mirrored, staggered = self.draw((True, False)), self.draw((True, False))
+            mirrored, staggered = self.rng.random() < MIRRORED, self.rng.random() < STAGGERED
             found = self.there_and_back(orders, patience, mirrored=mirrored, staggered=staggered)
             best, fruitless = (self.score, 0) if self.score < best else (best, fruitless + 1)
             if found[0] <= score or self.rng.random() < ASTRAY:
@@ -135,8 +135,8 @@ def compacted(
 class _Compaction:
     """One pass. Of each kind on each stage the first action left is a head; heads wait in the order of their line.
 
-    A stage has its microbatches in turn, so that nothing but heads can be ready. Mirrored, what an action feeds is what it
-    needs, and it takes up what it let go.
+    A stage has its microbatches in turn, so that nothing but heads can be ready. Mirrored, what an action feeds is what
+    it needs, and it takes up what it let go.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class _Compaction:
         needs, self.feeds = (pipeline.feeds, pipeline.needs) if mirrored else (pipeline.needs, pipeline.feeds)
         self.missing = [len(need) for need in needs]
         self.due = [0.0] * len(needs)
-        self.holds = [(sign * input, sign * weight) for input, weight in pipeline.holds]
+        self.holds = [(sign * inputs, sign * weights) for inputs, weights in pipeline.holds]
         self.held = [(0, 0)] * len(lines)
         self.first = [0] * len(lines)
         self.taken = [[False] * len(line) for line in lines]
@@ -206,18 +206,17 @@ class _Compaction:
     def fits(self, rank: int, place: int) -> bool:
         """Whether an action may go ahead of all that are left before it, at no point holding too much."""
         line, taken, allow = self.lines[rank], self.taken[rank], self.limits.allow
-        more_input, more_weight = self.holds[line[place]]
-        if more_input <= 0 and more_weight <= 0:
+        more, held = self.holds[line[place]], self.held[rank]
+        if max(more) <= 0:
             return True
-        input, weight = self.held[rank]
-        input, weight = input + more_input, weight + more_weight
-        if not allow(input, weight):
+        inputs, weights = held[0] + more[0], held[1] + more[1]
+        if not allow(inputs, weights):
             return False
         for before in range(self.first[rank], place):
             if not taken[before]:
                 change = self.holds[line[before]]
-                input, weight = input + change[0], weight + change[1]
-                if not allow(input, weight):
+                inputs, weights = inputs + change[0], weights + change[1]
+                if not allow(inputs, weights):
                     return False
         return True
 

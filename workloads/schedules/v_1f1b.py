@@ -1,8 +1,9 @@
 """V-1F1B: two stages a rank in the shape of a V, backwards whole, at about three quarters of 1F1B's memory.
 
 Source: Pipeline Parallelism with Controllable Memory, arXiv:2405.15362: its building blocks without a split backward.
-Every rank holds at most max(p + 2, 3p/2) chunks, 1F1B's first rank 2p. No closed form; for F = I = W = 10 and m = 3p the
-bubble is at most 75 for p = 4, with 6 chunks held, and 165 for p = 8, with 12.
+Every rank holds at most max(p + 2, 3p/2) chunks, 1F1B's first rank 2p. No closed form; for F = I = W = 10 and m = 3p
+the bubble is at most 75 for p = 4, with 6 chunks held, and 165 for p = 8, with 12. Building blocks are compacted
+forwards and backwards in time.
 """
 
 from collections.abc import Mapping
@@ -30,10 +31,13 @@ def build(
     """The shortest makespan found for the times, which are of a rank's two stages together.
 
     >>> print(build(2, 3))
+    v_1f1b: ranks=2 stages=4 microbatches=3
+    rank 0  0F0 0F1  .  3F0 3B0 0F2 3F1 3B1 0B0 3F2 3B2 0B1  .  0B2
+    rank 1   .  1F0 2F0 1F1 2F1 2B0 1F2 1B0 2F2 2B1 1B1 2B2 1B2
     """
     times = {"forward": forward, "backward": backward_input + backward_weight}
     pipeline = pipeline_of(stages, microbatches, times, hop)
-    limits = Limits(weight=max(stages + 2, (3 * stages + 1) // 2))
+    limits = Limits(until_weight=max(stages + 2, (3 * stages + 1) // 2))
     orders = searched(pipeline, limits, makespan_first, _blocks(stages))
     return v_shaped("v_1f1b", pipeline.actions(orders), warnings=few_microbatches(stages, microbatches))
 

@@ -1,8 +1,9 @@
-"""V-Min: two stages a rank in the shape of a V, with the least memory at which no rank ever waits in a steady state.
+"""V-Min: two stages a rank in the shape of a V, with the least memory that leaves no rank waiting in steady state.
 
-Source: Pipeline Parallelism with Controllable Memory, arXiv:2405.15362, section 4. Every rank holds about 2p/3 + 2 chunks,
-a third of what 1F1B holds on its first rank. No closed form; for F = I = W = 10 and m = 3p the bubble is at most 55 for
-p = 4, with 4 chunks held, and 135 for p = 8, with 8.
+Source: Pipeline Parallelism with Controllable Memory, arXiv:2405.15362, section 4. Every rank holds about 2p/3 + 2
+chunks until their W, for large p a third of what 1F1B holds on its first rank. No closed form; for F = I = W = 10 and
+m = 3p the bubble is at most 55 for p = 4, with 4 chunks held, and 135 for p = 8, with 8. The building blocks that hold
+least are compacted forwards and backwards in time; if F, I and W differ, so little memory costs a bubble a microbatch.
 """
 
 from workloads.schedule import Schedule
@@ -22,6 +23,9 @@ def build(
     """The shortest makespan found for the times, which are of a rank's two stages together.
 
     >>> print(build(2, 3))
+    v_min: ranks=2 stages=4 microbatches=3
+    rank 0  0F0 0F1  .  3F0 3I0 3W0 0F2 0I0 0W0 3F1 3I1 3W1  .  0I1 0W1 3F2 3I2 3W2  .  0I2 0W2
+    rank 1   .  1F0 2F0 1F1  .  2I0 1I0 2W0 2F1 1W0 1F2 2I1 1I1 2W1 2F2 1W1  .  2I2 1I2 2W2 1W2
     """
     times = {"forward": forward, "backward_input": backward_input, "backward_weight": backward_weight}
     pipeline = pipeline_of(stages, microbatches, times, hop)
