@@ -12,7 +12,7 @@ from simulator.recording import OpRecord, Recording, RunRecord
 from simulator.runs import COMPUTE
 from simulator.script import Place, Script
 from simulator.template import Template
-from workloads.ops import P2P, Collective, HostCopy, Op
+from workloads.ops import MARK, P2P, Collective, HostCopy, Op
 
 ACTIONS = ("F", "B", "I", "W")
 """Kinds of blocks that make up the pipeline phase."""
@@ -78,7 +78,7 @@ class _Accountant:
             else:
                 self._transfer(record, record.start, record.end)
                 continue
-            if self._is_action[record.position] and record.end > record.start:
+            if self._is_action[record.position] and not _is_mark(record):
                 account.begins = min(account.begins, record.start)
                 account.ends = cursor
         self._close_runs()
@@ -182,3 +182,9 @@ class _Accountant:
                 if stream in latest:
                     self._before[place] = latest[stream]
                 latest[stream] = record
+
+
+def _is_mark(record: OpRecord | RunRecord) -> bool:
+    """Whether nothing was computed: a mark of a place in the stream."""
+    ops = record.run.ops if isinstance(record, RunRecord) else (record.ready,)
+    return all(getattr(ready.op, "kind", "") == MARK for ready in ops)

@@ -1,8 +1,7 @@
-"""Layers spread over pipeline stages so that the slowest stage is as fast as it can be."""
+"""Layers spread over pipeline stages so that the slowest rank is as fast as it can be."""
 
-import heapq
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import topologies
 from simulator.result import Result
@@ -12,45 +11,105 @@ from workloads import TrainingStep
 from workloads.plan import ParallelPlan
 from workloads.stages import layout_text
 
+MOVES = 6
+"""Moves of a layer that are tried in a round, the most promising ones."""
+ROUNDS = 8
+
 
 def balance(step: TrainingStep, topology: Topology | str) -> TrainingStep:
     """The step with the layout of layers that evens the time of its stages, if that makes it faster; else the step.
 
-    Two steps are simulated to tell what a layer takes from what embedding and head take, a third to see the outcome.
-    Assumes that a stage's time grows by the same with each of its layers.
+    Two steps are simulated to tell what a layer takes from what embedding and head take; from an even split of the time
+    on, layers are moved one by one as long as one of the most promising moves makes the simulated step faster. Assumes
+    that a stage's time grows by the same with each of its layers.
 
     >>> step = TrainingStep("llama3_8b", plan="pp=4 tp=2", batch=16, sequence=4096)
     >>> print(balance(step, "dgx_h100").plan)
-    pp=4,layers=8-9x2-6 tp=2
+    pp=4,layers=9x2-8-6 tp=2
     """
     cluster = topologies.build(topology) if isinstance(topology, str) else topology
-    counts, before = _counts(step), simulate(step, cluster)
+    counts = _counts(step)
     if len(counts) < 2:
         return step
+    load = _measured(step, cluster, counts)
+    best, least = counts, _seconds(step, cluster)
+    tried = {tuple(counts)}
+    evenly = [load.spread(sum(counts), by_rank=by_rank) for by_rank in (True, False)]
+    candidates = [*evenly, *list(load.moves(counts))[:MOVES]]
+    for _ in range(ROUNDS):
+        new = [each for each in candidates if tuple(each) not in tried]
+        tried.update(map(tuple, new))
+        times = [(_seconds(_with(step, each), cluster), each) for each in new]
+        if not times or min(times)[0] >= least:
+            break
+        least, best = min(times)
+        candidates = list(load.moves(best))[:MOVES]
+    return step if best == counts else _with(step, best)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What stages, one for each set of weights, take: `fixed` times beside `each` for every layer.
+
+    `ranks` are the sets of weights of each rank.
+    """
+
+    fixed: Sequence[float]
+    each: float
+    ranks: Sequence[Sequence[int]]
+
+    def slowest(self, counts: Sequence[int]) -> tuple[float, float]:
+        """The time of the slowest rank, and of the slowest stage."""
+        times = [fixed + count * self.each for fixed, count in zip(self.fixed, counts, strict=True)]
+        return max(sum(times[weight] for weight in rank) for rank in self.ranks), max(times)
+
+    def spread(self, layers: int, *, by_rank: bool) -> list[int]:
+        """So many layers, one by one to where the stage is fastest with it, or the rank and then the stage.
+
+        >>> Load([1.0, 0.0, 0.0, 2.5], 1.0, [[0], [1], [2], [3]]).spread(8, by_rank=False)
+        [2, 3, 3, 0]
+        """
+        counts = [0] * len(self.fixed)
+        for _ in range(layers):
+            times = [self._with_another(counts, stage) for stage in range(len(counts))]
+            keys = times if by_rank else [time[::-1] for time in times]
+            counts[keys.index(min(keys))] += 1
+        return counts
+
+    def moves(self, counts: Sequence[int]) -> Iterator[list[int]]:
+        """Layouts with one layer moved, the one with the fastest slowest rank first."""
+        found = []
+        for giver, many in enumerate(counts):
+            for taker in range(len(counts)) if many else ():
+                if taker != giver:
+                    moved = list(counts)
+                    moved[giver], moved[taker] = many - 1, counts[taker] + 1
+                    found.append((self.slowest(moved), moved))
+        yield from (moved for _, moved in sorted(found))
+
+    def _with_another(self, counts: Sequence[int], stage: int) -> tuple[float, float]:
+        """The times of the slowest rank of a stage, and of the stage, with one layer more."""
+        times = [fixed + count * self.each for fixed, count in zip(self.fixed, counts, strict=True)]
+        return max(sum(times[each] for each in rank) for rank in self.ranks if stage in rank), times[stage]
+
+
+def _measured(step: TrainingStep, cluster: Topology, counts: list[int]) -> Load:
+    """What stages take, told from the step and another one with one layer moved between its ends."""
     giver = max(range(len(counts)), key=lambda stage: (counts[stage], stage))
     taker = 0 if giver else len(counts) - 1
     moved = [count + (stage == taker) - (stage == giver) for stage, count in enumerate(counts)]
-    times, others = _times(before), _times(simulate(_with(step, moved), cluster))
+    times, others = (_times(simulate(each, cluster)) for each in (step, _with(step, moved)))
     layer = ((others[taker] - times[taker]) + (times[giver] - others[giver])) / 2
     fixed = [time - count * layer for time, count in zip(times, counts, strict=True)]
-    even = _with(step, spread(sum(counts), fixed, layer))
-    return even if simulate(even, cluster).step_time < before.step_time else step
+    places = zip(step.schedule.placement, step.schedule.weights, strict=True)
+    ranks: list[list[int]] = [[] for _ in range(step.schedule.ranks)]
+    for rank, weight in places:
+        ranks[rank].append(weight)
+    return Load(fixed, layer, ranks)
 
 
-def spread(layers: int, fixed: Sequence[float], each: float) -> list[int]:
-    """Layers for stages that take `fixed` times beside `each` for every layer, one by one to what is fastest then.
-
-    >>> spread(8, [1.0, 0.0, 0.0, 2.5], 1.0)
-    [2, 3, 3, 0]
-    """
-    counts = [0] * len(fixed)
-    heap = [(time + each, stage) for stage, time in enumerate(fixed)]
-    heapq.heapify(heap)
-    for _ in range(layers):
-        time, stage = heapq.heappop(heap)
-        counts[stage] += 1
-        heapq.heappush(heap, (time + each, stage))
-    return counts
+def _seconds(step: TrainingStep, cluster: Topology) -> float:
+    return simulate(step, cluster, detail="actions").step_time
 
 
 def _counts(step: TrainingStep) -> list[int]:

@@ -95,7 +95,12 @@ def run(model: str, topology: str, plan: str, **options: Any) -> None:
 @click.option("--backward-input", type=float, default=1.0, show_default=True, help="Time of an input gradient.")
 @click.option("--backward-weight", type=float, default=1.0, show_default=True, help="Time of a weight gradient.")
 @click.option("--hop", type=float, default=0.0, show_default=True, help="Time of a message between ranks.")
-@click.option("--mode", default="latency", show_default=True, help="Who a hop holds: send_block, recv_block, nobody.")
+@click.option(
+    "--mode",
+    default="latency",
+    show_default=True,
+    help="Who a hop holds: latency (nobody), send_block, recv_block or blocking (both).",
+)
 @click.option("--pair-factor", type=float, default=1.0, show_default=True, help="Of F + B, for an overlapped pair.")
 @click.option("--release", default="W", show_default=True, help="What ends a microbatch's time in flight: I or W.")
 @click.option("--stage-factors", help="Times of each stage over the others', such as 1,1,1,1.5.")

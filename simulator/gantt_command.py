@@ -24,16 +24,36 @@ def gantt(
 
     check_writable(*files.values())
     check_picture(files["out"])
-    built = load(schedule, **counts) if schedule.lower().endswith(".csv") else build(schedule, **counts)
+    if files["csv"] is not None and files["csv"] == files["out"]:
+        raise ValueError(f"--csv and --out are both {files['csv']}; the picture would take the schedule's place")
+    is_file = schedule.lower().endswith(".csv")
+    built = load(schedule, **counts) if is_file else build(_timed(schedule, times), **counts)
     result = replay_schedule(built, **times)
     if files["csv"] is not None:
         schedule_text.save(built, files["csv"])
     if files["out"] is not None:
         save_picture(result.plot("gantt", arrows=shown["arrows"], memory=shown["memory"]), files["out"])
     report, table = figures(result), str(built)
+    warnings = [*built.warnings, *_idle(built, times)]
     lines = [table if shown["text"] else result.title, *(f"{name:<15} {value}" for name, value in report.items())]
-    lines += [f"{'warning':<15} {warning}" for warning in (*built.warnings, *_idle(built, times))]
-    return report | ({"text": table} if shown["text"] else {}), "\n".join(lines)
+    lines += [f"{'warning':<15} {warning}" for warning in warnings]
+    return report | {"warnings": warnings} | ({"text": table} if shown["text"] else {}), "\n".join(lines)
+
+
+def _timed(schedule: str, times: dict[str, Any]) -> str:
+    """A schedule's text with the times of its replay, where it is searched for times and the text names none.
+
+    >>> _timed("zb_auto,memory=2", {"forward": 3.0, "hop": 0.0})
+    'zb_auto,memory=2,forward=3.0,hop=0.0'
+    """
+    from workloads import schedules
+    from workloads.plugins import parse
+
+    name, options = parse(schedule)
+    known = schedules.defaults(name)
+    searched = [key for key in ("forward", "backward_input", "backward_weight", "hop") if key in known and key in times]
+    given = any(key in options for key in searched)
+    return schedule if given else ",".join([schedule, *(f"{key}={times[key]}" for key in searched)])
 
 
 def _idle(built: "Schedule", times: dict[str, Any]) -> Iterator[str]:

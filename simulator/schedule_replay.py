@@ -99,9 +99,11 @@ def replay_schedule(  # noqa: PLR0913 (one argument for each quantity of the rep
     """Replay a pipeline schedule with given times.
 
     Times are for one microbatch on all of a rank's virtual stages together: a stage takes time / virtual,
-    times its entry in `stage_factors`. A whole backward takes `backward_input + backward_weight`, an overlapped pair
+    times its entry in `stage_factors`; DualPipe's two stages of a rank, each with half of the microbatches, the whole
+    time. A whole backward takes `backward_input + backward_weight`, an overlapped pair
     `pair_factor` times its two actions. `hop` is the time of a message between ranks, and `mode` says who is held
-    meanwhile: `latency` (nobody), `send_block` (the sender) or `recv_block` (the receiver, from when it waits).
+    meanwhile: `latency` (nobody), `send_block` (the sender), `recv_block` (the receiver, from when it waits) or
+    `blocking` (both, until both are there and the message is; few schedules can run so).
     `release` says with which part of a backward in two parts a microbatch is no longer in flight, I or W. That changes
     the peak in flight, not the times.
 

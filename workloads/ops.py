@@ -69,6 +69,8 @@ class Collective(Op):
             raise ValueError(f"{self.name}: a collective spans at least one axis")
 
 
+MARK = "mark"
+"""The kind of a kernel of no length that marks a place in a stream."""
 P2P_MODES = ("latency", "send_block", "recv_block", "blocking")
 """Who is held by a message: see `P2P`."""
 

@@ -51,8 +51,9 @@ def load(path: str | Path, chains: int = 1) -> Schedule:
     the first one: 2 for DualPipe.
     """
     try:
-        with Path(path).open(newline="", encoding="utf-8") as file:
-            lines = [[cell.strip() for cell in row if cell.strip()] for row in csv.reader(file)]
+        with Path(path).open(newline="", encoding="utf-8-sig") as file:
+            rows = ([cell.strip() for cell in row if cell.strip()] for row in csv.reader(file))
+            lines = [row for row in rows if row]
         return from_orders(Path(path).stem, lines, *_chained(lines, chains))
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}") from None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from workloads.lowering.messages import Hops, Message
 from workloads.mesh import DeviceMesh
-from workloads.ops import P2P, Compute, Op
+from workloads.ops import MARK, P2P, Compute, Op
 from workloads.program import Block, BlockKey, Program, Replay
 from workloads.schedule import Action, Schedule
 
@@ -30,6 +30,8 @@ class TimedSchedule:
         stages = len(self.schedule.placement)
         if self.factors and len(self.factors) != stages:
             raise ValueError(f"{len(self.factors)} stage factors for {stages} stages; each stage needs one")
+        if self.factors and not any(self.factors):
+            raise ValueError(f"all {stages} stage factors are 0; one of them must be above 0")
         for what, values in (("time", self.times.values()), ("stage factor", self.factors)):
             for value in values:
                 if not 0 <= value < float("inf"):
@@ -70,12 +72,12 @@ class TimedSchedule:
             yield from (*received, kernel, *sent)
             return
         if received:
-            yield Compute(name="free", kind="timed", flops=0.0)
+            yield Compute(name="free", kind=MARK, flops=0.0)
         yield from (replace(each, after=("free",), stream=each.name) for each in received)
         yield replace(kernel, after=tuple(each.name for each in received))
         yield from (replace(each, after=(kernel.name,), stream=each.name) for each in sent)
         if sent:
-            yield Compute(name="sent", kind="timed", flops=0.0, after=tuple(each.name for each in sent))
+            yield Compute(name="sent", kind=MARK, flops=0.0, after=tuple(each.name for each in sent))
 
     @property
     def _has_pairs(self) -> bool:
