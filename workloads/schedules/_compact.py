@@ -23,7 +23,7 @@ PATIENCE = (1.0, 0.0, 0.5)
 SHAKEN = (1.0, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0)
 ROUNDING = 1e-9
 ASTRAY, MIRRORED, STAGGERED = 0.2, 0.5, 0.8
-SETTLED = 3
+SETTLED, FEWEST, PASSES = 3, 4, 5
 FRUITLESS = 120
 
 
@@ -44,8 +44,10 @@ class Search:
     def best_of(self, starts: Sequence[Orders]) -> tuple[Score, Orders]:
         """The best order found from some that keep the limits, and its score.
 
-        All are compacted twice, the most promising until that helps no more, and the best with patience at random.
+        The first of them, as many as take half of the work, are compacted in two ways, the most promising until nothing
+        helps any more, and the best with patience at random.
         """
+        starts = starts[: max(FEWEST, self.work // (2 * PASSES * len(self.pipeline.lengths)))]
         tried = [(self.judged(start), start) for start in starts]
         self.score, self.orders = min(tried, key=_score)
         patient = [1.0] * self.pipeline.ranks
@@ -181,7 +183,11 @@ class _Compaction:
             end = free[rank] = now + self.lengths[action]
             heapq.heappush(events, (end, rank))
             for target, lag in self.feeds[action]:
-                self.due[target] = due = max(self.due[target], end + lag)
+                due = end + lag
+                if due > self.due[target]:
+                    self.due[target] = due
+                else:
+                    due = self.due[target]
                 self.missing[target] -= 1
                 if not self.missing[target]:
                     other = self.placement[target // self.microbatches % self.stages]

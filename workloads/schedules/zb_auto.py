@@ -1,9 +1,9 @@
 """Zero-bubble schedules by search: the smallest bubble under a limit of memory, given times of F, I, W and hops.
 
 Source: Zero Bubble Pipeline Parallelism, arXiv:2401.10241, section 3.1, whose ZB-1p and ZB-2p are `memory=1` and
-`memory=2`. The search is not theirs: ZB-H1, ZB-H2 and orders with as many forwards first as the times
-ask for are compacted forwards and backwards in time. First the longest span of a rank is made as short as can be found,
-then the makespan, then the most that is in flight until W. So `memory=1` is never worse than ZB-H1, without hops
+`memory=2`. The search is not theirs: ZB-H1, ZB-H2 and orders with as many forwards first as the times ask for
+are compacted forwards and backwards in time. First the longest span of a rank is made as short as can be found, then
+the makespan, then the most that is in flight until W. So `memory=1` is never worse than ZB-H1, without hops
 and for W <= F a bubble of (p-1)(F + I - W) by span, and `memory=2` never worse than ZB-H2, (p-1)(F + I - 2W).
 """
 
@@ -35,7 +35,8 @@ def build(
 ) -> Schedule:
     """No rank holds more than `memory` times as many microbatches as there are ranks.
 
-    Assumes that I lets go of half of what F keeps and W of the other half.
+    Assumes that I lets go of half of what F keeps and W of the other half, so that with `memory=2` more microbatches
+    than 2p may be between their F and their W.
 
     >>> print(build(2, 3))
     zb_auto: ranks=2 stages=2 microbatches=3

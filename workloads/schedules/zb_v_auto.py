@@ -24,7 +24,7 @@ def build(
     backward_weight: float = 1.0,
     hop: float = 0.0,
 ) -> Schedule:
-    """The least found of the makespan and twice the span, for times of a rank's two stages together.
+    """The least found of the makespan and four times the span, for times of a rank's two stages together.
 
     No rank holds more than `memory` times what 1F1B holds on its first rank: `memory` × 2p chunks, each until its W.
 
@@ -49,4 +49,4 @@ def build(
 
 
 def _judge(figures: Figures) -> Score:
-    return figures.makespan + 2 * figures.span, figures.span, figures.until_weight, figures.until_input
+    return figures.makespan + 4 * figures.span, figures.span, figures.until_weight, figures.until_input
