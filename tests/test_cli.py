@@ -113,7 +113,7 @@ def test_gantt_prints_the_figures_of_a_schedule(tmp_path):
     )
     assert (result.exit_code, result.stderr) == (0, "")
     report = json.loads(result.stdout)
-    assert set(report) == {"makespan", "span", "bubble_fraction", "bubble_ratio", "peak_in_flight"}
+    assert set(report) == {"makespan", "span", "bubble_fraction", "bubble_ratio", "peak_in_flight", "warnings"}
     assert report["makespan"] == 8 * 6 + 3 * 6 / 2
     assert report["peak_in_flight"] == [11, 9, 7, 5]
     assert picture.stat().st_size > 0
