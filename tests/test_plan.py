@@ -172,3 +172,23 @@ def test_a_default_split_keeps_every_layer_and_no_middle_stage_empty(layers, sta
 def test_a_layout_that_does_not_fit_is_refused(layout):
     with pytest.raises(ValueError, match=layout):
         layers_per_stage(16, 4, layout)
+
+
+def test_equal_pipelines_share_one_schedule():
+    """Searching a large one, or checking it, takes a second: steps that differ elsewhere do not do it again."""
+    one, other = (strategies.build("pp", 4, schedule="zb_auto", memory=1.5) for _ in range(2))
+    assert one.order(8) is other.order(8)
+    assert one.order(8) is not one.order(12)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"virtual": [2]}, r"virtual=\[2\] of schedule=interleaved is neither"),
+        ({"strict": 0}, "strict=0 is neither on"),
+    ],
+)
+def test_what_is_no_option_is_refused_though_an_equal_schedule_is_kept(option, message):
+    strategies.build("pp", 4, schedule="interleaved", strict=False).order(8)
+    with pytest.raises(ValueError, match=message):
+        strategies.build("pp", 4, schedule="interleaved", **option).order(8)

@@ -1,8 +1,9 @@
 """Pipeline parallelism: ranks hold stages of consecutive layers, and a schedule orders their microbatches."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from workloads.checks import check_switch
@@ -15,6 +16,8 @@ from workloads.strategy import Strategy
 if TYPE_CHECKING:
     from workloads.step import TrainingStep
 
+KEPT = 8
+"""Schedules that are kept, the latest ones."""
 OPTIONS = ("schedule", "layers", "p2p", "account_for_embedding", "account_for_loss")
 
 
@@ -58,12 +61,18 @@ class Pipeline(Strategy):
 
     def order(self, microbatches: int) -> Schedule:
         """The schedule for so many microbatches; a single rank has one stage whatever the options say."""
-        from workloads import schedules
-
         if self.degree == 1:
-            return schedules.build("one_f_one_b", 1, microbatches)
-        schedule = schedules.build(self.schedule, self.degree, microbatches, **dict(self.extra))
+            return _scheduled("one_f_one_b", 1, microbatches)
+        schedule = _scheduled(self.schedule, self.degree, microbatches, **dict(self.extra))
         return schedule if self.p2p is None else dataclasses.replace(schedule, p2p=self.p2p)
+
+
+@lru_cache(maxsize=KEPT, typed=True)
+def _scheduled(name: str, stages: int, microbatches: int, **options: Any) -> Schedule:
+    """A schedule, kept for steps that have the same one: a large one, or one by search, takes a second to make."""
+    from workloads import schedules
+
+    return schedules.build(name, stages, microbatches, **options)
 
 
 def build(  # noqa: PLR0917 (one argument for each option)
@@ -86,12 +95,14 @@ def build(  # noqa: PLR0917 (one argument for each option)
 
     schedule = as_text(schedule)
     defaults = schedules.defaults(schedule)
-    for key in extra:
+    for key, value in extra.items():
         if key not in defaults:
             owners = [name for name in schedules.names() if key in schedules.defaults(name)]
             hint = f"; {key} is an option of schedule={' and schedule='.join(owners)}" if owners else ""
             what = f"option of pp,schedule={schedule}"
             raise ValueError(unknown(what, key, [*OPTIONS, *defaults]) + hint)
+        if not isinstance(value, Hashable):
+            raise ValueError(f"{key}={value!r} of schedule={schedule} is neither a number nor a word")  # noqa: TRY004
     changed = ((key, extra[key]) for key in defaults if key in extra and not _same(extra[key], defaults[key]))
     layout = None if layers is None else layout_text(read_layout(as_text(layers)))
     if p2p is not None and p2p not in P2P_MODES:
