@@ -1,4 +1,4 @@
-"""What counts as a whole number or a switch, and the nearest legal values that a refusal names."""
+"""What counts as a number or a switch, and the nearest legal values that a refusal names."""
 
 
 def is_whole(value: object, smallest: float, largest: float = float("inf")) -> bool:
@@ -8,6 +8,15 @@ def is_whole(value: object, smallest: float, largest: float = float("inf")) -> b
     (True, False, False)
     """
     return isinstance(value, int) and not isinstance(value, bool) and smallest <= value <= largest
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number; `on` and `off` are none.
+
+    >>> is_number(2), is_number(0.5), is_number(True), is_number("2")
+    (True, True, False, False)
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def check_whole(name: str, value: object, smallest: int, largest: int) -> None:

@@ -8,6 +8,7 @@ arXiv:2205.05198 (18); DeepSpeed's estimates of model states (4 + 16 / n); BF16 
 from dataclasses import dataclass
 from typing import Self
 
+from workloads.checks import is_number
 from workloads.plugins import as_text, parse, unknown
 
 FULL = 4
@@ -55,8 +56,7 @@ class Optimizer:
             value, travels = getattr(self, key), key in ("gradients", "reduce")
             if travels and value is None:
                 continue
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not 0 <= value <= LARGEST or (travels and not value):
+            if not is_number(value) or not 0 <= value <= LARGEST or (travels and not value):
                 least = "above 0" if travels else "from 0"
                 raise ValueError(
                     f"{key}={as_text(value)} of optimizer {self.name}: bytes per parameter, {least} to {LARGEST}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from workloads import flops
-from workloads.checks import check_switch, check_whole, nearest_divisors
+from workloads.checks import check_switch, check_whole, is_number, nearest_divisors
 from workloads.mask import Mask
 from workloads.plugins import unknown
 
@@ -74,7 +74,7 @@ class Transformer:
             check_whole(field, getattr(self, field), 0 if field in MAY_BE_ZERO else 1, largest)
         check_switch(gated=self.gated, tied=self.tied, bias=self.bias, causal=self.causal, dropout=self.dropout)
         density = self.block_density
-        if isinstance(density, bool) or not isinstance(density, int | float) or not 0 < density <= 1:
+        if not is_number(density) or not 0 < density <= 1:
             raise ValueError(f"block_density={density!r} is no share of blocks; it is above 0 and at most 1")
         if self.norm not in NORMS:
             raise ValueError(unknown("norm", str(self.norm), NORMS))

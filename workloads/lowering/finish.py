@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from workloads.step import TrainingStep
 
 SCALAR_BYTES = 8
-MIRRORED = "mirrored_weights"
 
 
 def closing_ops(step: "TrainingStep", stages: Sequence[int], after: str) -> tuple[Op, ...]:
@@ -22,8 +21,9 @@ def closing_ops(step: "TrainingStep", stages: Sequence[int], after: str) -> tupl
     for strategy in step.plan.inside_out:
         ops += strategy.close(held, ready, step.rank_microbatch)
         ready += strategy.marks() if sum(held) else ()
-    ops += _mirrored(step, stages, ready)
-    ready += tuple(op.name for op in ops if op.name == MIRRORED)
+    mirrored = tuple(_mirrored(step, stages, ready))
+    ops += mirrored
+    ready += tuple(op.name for op in mirrored)
     if step.has_tied_copy(stages):
         ops.append(_tied(step, ready))
         ready += ("tied_embeddings",)
@@ -42,7 +42,7 @@ def _mirrored(step: "TrainingStep", stages: Sequence[int], after: tuple[str, ...
     if len(ranks) > 1:
         size = sum(step.stages[stage].parameters for stage in stages) * kept
         yield Collective(
-            name=MIRRORED,
+            name="mirrored_weights",
             stream="pp",
             after=after,
             kind="all_reduce",

@@ -22,6 +22,7 @@ def overlapped_order(stages: tuple[int, int], *, inward: int, depth: int, main: 
     split: deque[Action] = deque()
 
     def numbered(kind: str, stream: int) -> Action:
+        """The next action of a kind on a stream."""
         if kind == "W":
             stage, _, microbatch, _ = split.popleft()
             return Action(stage, "W", microbatch)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import inf
 
+from workloads.checks import is_number
 from workloads.schedule import Action
 
 Orders = list[list[int]]
@@ -168,9 +169,5 @@ def check_times(**times: float) -> None:
 def check_number(**values: object) -> None:
     """Refuse what is no number at all."""
     for name, value in values.items():
-        if not _is_number(value):
+        if not is_number(value):
             raise ValueError(f"{name}={value!r} is not a number")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

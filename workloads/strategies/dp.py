@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from workloads.checks import check_switch, is_whole
+from workloads.checks import check_switch, is_number, is_whole
 from workloads.microbatch import Microbatch
 from workloads.ops import Collective, Op
 from workloads.plugins import as_text
@@ -170,8 +170,7 @@ def build(degree: int, zero: int = 0, bucket: float | None = None, overlap: bool
         raise ValueError(f"zero={as_text(zero)}: dp has zero=0, 1 or 2; for sharded parameters use fsdp={degree}")
     if zero == 2 and not overlap:
         raise ValueError("zero=2 scatters gradients as they appear; overlap=off is for zero=0 and zero=1")
-    number = isinstance(bucket, int | float) and not isinstance(bucket, bool)
-    if bucket is not None and not (number and bucket >= 1):
+    if bucket is not None and not (is_number(bucket) and bucket >= 1):
         size = as_text(bucket)
         raise ValueError(f"bucket={size}: a bucket is a number of bytes, at least 1; default: 40e6 elements or more")
     return Data(degree, zero, None if bucket is None else float(bucket), overlap)
