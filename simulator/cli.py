@@ -51,9 +51,10 @@ def main() -> None:
 @click.option("--precision", default="bf16", show_default=True, help="bf16, fp16, fp32, tf32, fp8, mxfp8 or nvfp4.")
 @click.option("--optimizer", default="adam", show_default=True, help="Such as adam,gradients=4, muon or none.")
 @click.option("--offload", default="none", show_default=True, help="Such as optimizer or optimizer+gradients,to=nvme.")
-@click.option("--attention", default="flash", show_default=True, help="flash, flash2 or unfused.")
-@click.option("--fusion/--no-fusion", default=True, show_default=True, help="Whether elementwise kernels are fused.")
-@click.option("--graphs", is_flag=True, help="Replay kernels from CUDA graphs: the host launches none.")
+@click.option("--stack", default="megatron_bridge_2025", show_default=True, help="Software: see stepsim list stacks.")
+@click.option("--attention", help="flash, flash2, triton or unfused; by default the stack's.")
+@click.option("--fusion/--no-fusion", default=None, help="Whether elementwise kernels are fused; else as the stack.")
+@click.option("--graphs/--no-graphs", default=None, help="Whether CUDA graphs launch the kernels; else as the stack.")
 @click.option("--convention", default="causal", show_default=True, help="How model FLOPs are counted.")
 @click.option("--detail", type=click.Choice(["ops", "actions"]), default="ops", show_default=True)
 @click.option("--algorithm", multiple=True, metavar="KIND=NAME", help="Such as all_reduce=ring; the rest is chosen.")
@@ -318,7 +319,7 @@ def _folders() -> dict[str, Callable[[], list[str]]]:
     """The plugin folders and how to list them."""
     import topologies
     from simulator import collectives, plots
-    from workloads import models, schedules, strategies
+    from workloads import models, schedules, stacks, strategies
 
     return {
         "models": models.names,
@@ -326,6 +327,7 @@ def _folders() -> dict[str, Callable[[], list[str]]]:
         "accelerators": topologies.accelerators.names,
         "strategies": strategies.names,
         "schedules": schedules.names,
+        "stacks": stacks.names,
         "collectives": collectives.names,
         "plots": plots.names,
     }

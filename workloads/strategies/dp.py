@@ -5,8 +5,8 @@ default of max(40e6, 1e6 x dp) elements.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from workloads.checks import check_switch, is_number, is_whole
 from workloads.microbatch import Microbatch
@@ -16,6 +16,7 @@ from workloads.strategy import Strategy
 
 if TYPE_CHECKING:
     from workloads.lowering.draft import Draft
+    from workloads.stack import Stack
 
 MARK = "dp.gradients"
 SMALLEST_BUCKET = 40e6
@@ -27,7 +28,8 @@ class Data(Strategy):
     """`zero` 0 all-reduces gradients; 1 reduce-scatters them and gathers parameters as the next step opens.
 
     2 keeps no more than its share of the gradients either, and so has to scatter them in every microbatch.
-    `bucket` is in bytes; with `overlap` off each stage is one bucket, reduced after the rank's last backward.
+    `bucket` is in bytes; with `overlap` off each stage is one bucket, reduced after the rank's last
+    backward (None: as the stack does).
     Assumes that a stage's parameters are gathered as one collective.
     """
 
@@ -37,12 +39,16 @@ class Data(Strategy):
 
     zero: int = 0
     bucket: float | None = None
-    overlap: bool = True
+    overlap: bool | None = None
+
+    def settled(self, stack: "Stack") -> Self:
+        """Overlap as the stack does, where it is left open; ZeRO-2 overlaps in any case."""
+        return self if self.overlap is not None else replace(self, overlap=self.zero == 2 or stack.overlap_gradients)
 
     def warnings(self) -> Iterator[str]:
         """Without overlap there are no buckets to size."""
         yield from Strategy.warnings(self)
-        if self.degree > 1 and self.bucket is not None and not self.overlap:
+        if self.degree > 1 and self.bucket is not None and self.overlap is False:
             yield f"dp={self.degree}: bucket={as_text(self.bucket)} changes nothing with overlap=off"
 
     @property
@@ -53,7 +59,7 @@ class Data(Strategy):
     @property
     def reduces_late(self) -> bool:
         """Without overlap."""
-        return not self.overlap
+        return self.overlap is False
 
     @property
     def splits_gradients(self) -> bool:
@@ -82,7 +88,7 @@ class Data(Strategy):
         from workloads.lowering.draft import Gradient
 
         due = draft.is_last or self.zero == 2
-        if self.degree == 1 or not (self.overlap and draft.completes_gradients and due):
+        if self.degree == 1 or not (self.overlap is not False and draft.completes_gradients and due):
             return
         share = 1 / self.degree if self.zero else 1.0
         buckets = list(_buckets(draft, self._limit(draft.microbatch)))
@@ -107,11 +113,11 @@ class Data(Strategy):
     @property
     def opens_ahead(self) -> bool:
         """Without overlap, nothing is computed before all parameters are there."""
-        return self.overlap
+        return self.overlap is not False
 
     def close(self, stages: Sequence[float], after: tuple[str, ...], microbatch: Microbatch) -> tuple[Op, ...]:
         """Without overlap, all reductions."""
-        if self.degree == 1 or self.overlap:
+        if self.degree == 1 or self.overlap is not False:
             return ()
         held = [parameters for parameters in stages if parameters]
         names = [f"{MARK}.{number}" for number in range(1, len(held))] + [MARK]
@@ -163,12 +169,13 @@ def _filled(sizes: Sequence[float], limit: float) -> Iterator[tuple[int, float]]
             filled = 0.0
 
 
-def build(degree: int, zero: int = 0, bucket: float | None = None, overlap: bool = True) -> Strategy:
+def build(degree: int, zero: int = 0, bucket: float | None = None, overlap: bool | None = None) -> Strategy:
     """Data parallelism over `degree` replicas."""
-    check_switch(overlap=overlap)
+    if overlap is not None:
+        check_switch(overlap=overlap)
     if not is_whole(zero, 0, 2):
         raise ValueError(f"zero={as_text(zero)}: dp has zero=0, 1 or 2; for sharded parameters use fsdp={degree}")
-    if zero == 2 and not overlap:
+    if zero == 2 and overlap is False:
         raise ValueError("zero=2 scatters gradients as they appear; overlap=off is for zero=0 and zero=1")
     if bucket is not None and not (is_number(bucket) and bucket >= 1):
         size = as_text(bucket)
