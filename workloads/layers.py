@@ -60,7 +60,7 @@ class Layer:
         for stretch in stretches(self, targets):
             inside = [each for each in stretch.modules if each.saved_input(microbatch)]
             for each in inside:
-                kept[each.name] = each.saved_input(microbatch) if each is inside[0] else 0.0
+                kept[each.name] = each.saved_input(microbatch) * (1.0 if each is inside[0] else stretch.kept(each))
             if stretch.drops_output:
                 user = self.modules[stretch.user]
                 kept[user.name] -= user.saved_input(microbatch)
@@ -82,17 +82,24 @@ class Stretch(NamedTuple):
     modules: tuple[Module, ...]
     user: int
     drops_output: bool
+    halved: tuple[str, ...] = ()
+
+    def kept(self, module: Module) -> float:
+        """The share of a later module's input that is not computed again: half of what a halved one makes."""
+        before = self.modules[self.modules.index(module) - 1]
+        return 0.5 if before.name in self.halved else 0.0
 
 
 def stretches(layer: Layer, targets: Sequence[Target]) -> Iterator[Stretch]:
     """Where a layer has what is to be recomputed; neighbours are one stretch, as one needs what the other drops."""
     drops = {name: target.drops_output for target in targets for name in target.modules}
+    halved = tuple(name for target in targets for name in target.halved)
     marked = [(index, module) for index, module in enumerate(layer.modules) if module.name in drops]
     for _, found in groupby(enumerate(marked), key=lambda each: each[1][0] - each[0]):
         run = [each for _, each in found]
         after = range(run[-1][0] + 1, len(layer.modules))
         user = next(index for index in after if not isinstance(layer.modules[index], Boundary))
-        yield Stretch(tuple(module for _, module in run), user, drops[run[-1][1].name])
+        yield Stretch(tuple(module for _, module in run), user, drops[run[-1][1].name], halved)
 
 
 Part = Literal["forward", "again", "input", "weight"]
@@ -127,7 +134,8 @@ def forward(layer: Layer, microbatch: Microbatch) -> list[Task]:
 def again(layer: Layer, stretch: Stretch, microbatch: Microbatch) -> Iterator[Task]:
     """The forward of a stretch once more, from the input that it kept, and what its user had kept of its output."""
     flow: tuple[str, ...] = ()
-    repeated = [(op, module.parameters) for module in stretch.modules for op in module.forward(microbatch)]
+    modules = (each.half() if each.name in stretch.halved else each for each in stretch.modules)
+    repeated = [(op, module.parameters) for module in modules for op in module.forward(microbatch)]
     if stretch.drops_output:
         repeated += [(op, 0) for op in layer.modules[stretch.user].converted(microbatch)]
     for op, uses in repeated:

@@ -75,6 +75,10 @@ class Module:
         """The part of one rank under a tensor split."""
         raise NotImplementedError
 
+    def half(self) -> Self:
+        """The same with half of its output channels."""
+        raise NotImplementedError
+
     def forward(self, microbatch: Microbatch) -> tuple[Op, ...]:
         """Its forward ops, in order; each uses the output of the one before."""
         raise NotImplementedError
@@ -150,6 +154,10 @@ class Matmul(Module):
         outputs = tuple(channels.split(split.degree) for channels in self.outputs)
         kept = share(self.inputs, split.degree) if split.sequence else self.inputs
         return dataclasses.replace(self, outputs=outputs, kept=kept)
+
+    def half(self) -> Self:
+        """Half of the output channels."""
+        return dataclasses.replace(self, outputs=tuple(Channels(each.size / 2, each.pieces) for each in self.outputs))
 
     def forward(self, microbatch: Microbatch) -> tuple[Op, ...]:
         """One GEMM (tokens, width, inputs), its input converted first where that has to be."""
