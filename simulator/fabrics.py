@@ -15,14 +15,17 @@ from simulator.constants import Key, read
 SCALE_UP = ("nvlink", "xgmi", "ici", "neuronlink")
 BETWEEN = "fabric"
 """Links between switches, which carry whatever transport reaches them."""
-NETWORK = ("infiniband", "roce", "efa", "tcpx", "tcpxo", "slingshot", "ethernet")
+NETWORK = ("infiniband", "omnipath", "roce", "efa", "tcpx", "tcpxo", "slingshot", "ethernet")
 
 LIKE = {"c2c": "pcie"}
 """Kinds of links that have the constants of another."""
 
+TIMED_LIKE = {"omnipath": "infiniband"}
+"""Kinds of links of which no more than the share is known, with the kind whose times they have."""
+
 FAMILIES = {
     **dict.fromkeys(("A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIe-80GB"), "A100"),
-    **dict.fromkeys(("H100-SXM5", "H100-PCIe", "H200-SXM", "H800-SXM", "H20", "GH200"), "Hopper"),
+    **dict.fromkeys(("H100-SXM5", "H100-SXM5-HBM2e", "H100-PCIe", "H200-SXM", "H800-SXM", "H20", "GH200"), "Hopper"),
     **dict.fromkeys(("B200-SXM", "B300-SXM"), "Blackwell"),
     **dict.fromkeys(("GB200", "GB300"), "GB200"),
     **dict.fromkeys(("MI300X", "MI325X", "MI355X"), "MI300"),
@@ -122,12 +125,20 @@ class Fabrics:
                 if (place := ("accelerators", each, name)) in self.values
             },
             **{name: place for name in NAMES if (place := ("shared", role, name)) in self.values},
+            **self._like(kind),
             **{name: place for name in NAMES if (place := (*own, name)) in self.values},
         }
         for name, other in SAME_AS:
             if name not in places and other in places:
                 places[name] = places[other]
         return places
+
+    def _like(self, kind: str) -> dict[str, Key]:
+        """Where the times stand that a kind has from another one, and for its lone rings its own share."""
+        if kind not in TIMED_LIKE:
+            return {}
+        times = {name: place for name in TIMES if (place := ("links", TIMED_LIKE[kind], name)) in self.values}
+        return {**times, "lone_share": ("links", kind, "share")}
 
     def known(self, kind: str) -> bool:
         """Whether the file says something of a kind of link; others are ideal."""
@@ -159,6 +170,7 @@ class Fabrics:
 
 
 NAMES = tuple(each.name for each in fields(Fabric))
+TIMES = tuple(name for name in NAMES if name not in SHARES)
 
 
 @cache

@@ -14,7 +14,7 @@ from topologies.plugins import unknown
 
 FAMILIES = {
     **dict.fromkeys(("A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIe-80GB"), "A100"),
-    **dict.fromkeys(("H100-SXM5", "H100-PCIe", "H200-SXM", "H800-SXM", "H20", "GH200"), "Hopper"),
+    **dict.fromkeys(("H100-SXM5", "H100-SXM5-HBM2e", "H100-PCIe", "H200-SXM", "H800-SXM", "H20", "GH200"), "Hopper"),
     **dict.fromkeys(("B200-SXM", "GB200"), "Blackwell"),
     **dict.fromkeys(("B300-SXM", "GB300"), "Blackwell Ultra"),
     **dict.fromkeys(("MI300X", "MI325X", "MI355X"), "MI300"),

@@ -63,6 +63,15 @@ def test_tensor_cores_brought_three_orders_of_magnitude():
     assert new.peak("fp8") / old.peak("fp32") == pytest.approx(1049, abs=1)
 
 
+def test_the_h100_with_hbm2e_is_an_h100_with_another_memory_and_less_power():
+    usual, other = accelerators.build("h100"), accelerators.build("H100-SXM5-HBM2e")
+    assert (usual.power_watts, other.power_watts) == (700, 500)
+    assert (other.peak_flops, other.sm_count, other.clock_hertz) == (usual.peak_flops, 132, 1830e6)
+    assert other.memory_bandwidth < usual.memory_bandwidth
+    assert other.memory_bytes / usual.memory_bytes == 6 / 5
+    assert topologies.build("dgx_h100", accelerator="h100_hbm2e").route(0, 7)[0].bandwidth == 450e9
+
+
 def test_a100_peak_is_tensor_cores_times_clock():
     chip = accelerators.build("a100_80gb")
     cores, fused_multiply_adds = 4 * chip.sm_count, 256
@@ -162,6 +171,7 @@ def test_unknown_accelerator_names_the_nearest():
         ({"sm_count": 0}, "sm_count=0"),
         ({"host_bandwidth": -1.0}, "host_bandwidth=-1.0, but it must be 0 or more"),
         ({"cache_bytes": math.nan}, "cache_bytes=nan"),
+        ({"power_watts": -1.0}, "power_watts=-1.0, but it must be 0 or more"),
     ],
 )
 def test_impossible_facts_fail_at_construction(changes, message):

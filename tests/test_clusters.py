@@ -81,6 +81,42 @@ def test_shared_cards_cost_no_latency_more_than_own_ones():
     assert math.isclose(*(sum(link.latency for link in cluster.route(0, 8)) for cluster in (own, shared)))
 
 
+@pytest.mark.parametrize("used", [1, 2, 4])
+@pytest.mark.parametrize("nics", [1, 4, 8, 16])
+def test_a_partly_used_node_keeps_its_cards_in_proportion(nics, used):
+    options = {"nics": nics, "nic_gbit": 200, "gpus_per_node": used}
+    cluster = topologies.build("dgx_a100", nodes=3, **options)
+    assert np.bincount(cluster.hosts).tolist() == [used] * 3
+    assert topologies.build(cluster.name).name == cluster.name == f"dgx_a100,nodes=3,{written(options)}"
+    assert node_rate(cluster, used) == 25e9 * max(1, nics * used // 8)
+    if used > 1:
+        assert cluster.route(0, used - 1) == topologies.build("dgx_a100").route(0, 7)
+
+
+def written(options):
+    """Options that are no default of a DGX A100, in its family's order."""
+    defaults = {"nics": 8, "nic_gbit": 200, "gpus_per_node": 8}
+    return ",".join(f"{key}={value}" for key, value in options.items() if value != defaults[key])
+
+
+def node_rate(cluster, used):
+    """Bytes/s at which all used GPUs of the first node together reach the second one."""
+    cards = {index for rank in range(used) for index in cluster.routes([rank], [used + rank])[1]}
+    leaving = [index for index in cards if cluster.links.kinds[cluster.links.codes[index]] == "infiniband"]
+    return sum(cluster.links.bandwidth[index] for index in leaving) / 2
+
+
+def test_a_partly_used_node_is_all_that_its_line_tells():
+    cluster = topologies.build("dgx_h100", nodes=2, gpus_per_node=4, accelerator="h800")
+    assert cluster.description == "8 H800-SXM in 2 nodes; nvlink 200 GB/s; infiniband 4 × 400 Gb/s a node"
+
+
+def test_partly_used_nodes_have_a_rail_for_each_used_gpu():
+    cluster = topologies.build("rail_optimized", nodes=4, nodes_per_unit=2, gpus_per_node=4)
+    assert {stops(cluster, rank, rank + 4)[0] for rank in range(4)} == {f"leaf{rail}" for rail in range(4)}
+    assert cluster.size == 16
+
+
 def test_oversubscribed_servers_have_a_leaf_each():
     cluster = topologies.build("dgx_h100", nodes=4, oversubscription=2)
     assert stops(cluster, 0, 31) == ["leaf0", "spine0", "leaf3"]

@@ -23,6 +23,7 @@ from collective_cases import (
 import topologies
 from simulator import collectives
 from simulator.collective_time import time_collective
+from simulator.fabrics import Fabric, published
 
 # ------------------------------------------------------------------------------------------- auto
 
@@ -220,3 +221,23 @@ def test_one_activity_covers_many_groups():
         together = collectives.build(algorithm, op("all_reduce", S), groups, cluster).seconds(cluster)
         alone = [seconds(algorithm, "all_reduce", cluster, ranks=group) for group in groups]
         assert together.tolist() == alone
+
+
+def test_omni_path_has_a_share_of_its_own_and_the_times_of_infiniband():
+    """Jean Zay: nodes of 8 A100 and 4 cards of 100 Gb/s. Large rings go with their shares, small ones take as long."""
+    times = {
+        (transport, size): time_collective(
+            "all_gather",
+            bytes=size,
+            ranks=range(0, 128, 8),
+            topology=f"dgx_a100,nodes=16,nics=4,nic_gbit=100,transport={transport}",
+        ).seconds
+        for transport in ("omnipath", "infiniband")
+        for size in (2**33, 64)
+    }
+    assert times["omnipath", 2**33] / times["infiniband", 2**33] == pytest.approx(0.9 / 0.413, rel=0.02)
+    assert times["omnipath", 64] / times["infiniband", 64] == pytest.approx(1, rel=0.02)
+    slow, fast = (published().fabric(kind, "A100-SXM4-80GB") for kind in ("omnipath", "infiniband"))
+    assert {name for name in Fabric.__dataclass_fields__ if getattr(slow, name) != getattr(fast, name)} == {
+        "share", "lone_share", "pair_share", "message_share", "in_switch_share", "in_switch_tree_share"
+    }  # fmt: skip

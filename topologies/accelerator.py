@@ -3,6 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+NON_NEGATIVE = (
+    "clock_hertz",
+    "cores",
+    "tensor_cores",
+    "cache_bytes",
+    "host_bandwidth",
+    "host_devices",
+    "power_watts",
+)
+"""Facts that are 0 where they are unknown."""
+
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
@@ -14,7 +25,7 @@ class Accelerator:
     behind the peaks. An SM (compute unit, TensorCore) has so many `cores` for FP32 and `tensor_cores` (matrix cores,
     matrix units); `cache_bytes` is the last level of cache, or SRAM. `host_bandwidth` is the link to the host, bytes/s
     each way, of the kind `host_kind` (pcie or c2c); `host_devices` how many devices share a host where that is less
-    than a scale-up domain. Each is 0 where unknown.
+    than a scale-up domain. `power_watts` is the limit under which a board works. Each is 0 where unknown.
     Infinite values are legal, for ideal devices.
 
     >>> chip = Accelerator("toy", {"bf16": 1e15}, 80e9, 3e12, sm_count=132, source="an example")
@@ -36,6 +47,7 @@ class Accelerator:
     host_bandwidth: float = 0.0
     host_kind: str = "pcie"
     host_devices: int = 0
+    power_watts: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.usable_memory_bytes:
@@ -45,7 +57,7 @@ class Accelerator:
         for what, value in self._positive_facts():
             if not value > 0:
                 raise ValueError(f"accelerator {self.name}: {what}={value}, but it must be above 0")
-        for what in ("clock_hertz", "cores", "tensor_cores", "cache_bytes", "host_bandwidth", "host_devices"):
+        for what in NON_NEGATIVE:
             if not getattr(self, what) >= 0:
                 raise ValueError(f"accelerator {self.name}: {what}={getattr(self, what)}, but it must be 0 or more")
 

@@ -40,8 +40,8 @@ class Link:
     """One direction between two nodes: bandwidth in bytes/s (infinite for a free link), latency in seconds.
 
     `kind` names the technology: nvlink, xgmi, pcie, ici, neuronlink; c2c, nvme and dram at hosts; a transport from a
-    card to its first switch (infiniband, roce, efa, tcpx, tcpxo, slingshot, ethernet); fabric (switch to switch); port
-    (of an ideal switch).
+    card to its first switch (infiniband, omnipath, roce, efa, tcpx, tcpxo, slingshot, ethernet); fabric (switch to
+    switch); port (of an ideal switch).
 
     >>> Link("nvlink", bandwidth=450e9, latency=0.3e-6).bandwidth
     450000000000.0

@@ -17,6 +17,7 @@ SWITCHED: Mapping[str, float] = MappingProxyType(
         "A100-SXM4-40GB": 300 * GIGA,
         "A100-SXM4-80GB": 300 * GIGA,
         "H100-SXM5": 450 * GIGA,
+        "H100-SXM5-HBM2e": 450 * GIGA,
         "H200-SXM": 450 * GIGA,
         "H800-SXM": 200 * GIGA,
         "H20": 450 * GIGA,

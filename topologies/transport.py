@@ -13,6 +13,8 @@ from topologies.units import GIGA, MICRO
 SWITCH_LATENCY: Mapping[str, float] = MappingProxyType(
     {
         "infiniband": INFINIBAND_SWITCH_LATENCY,
+        # Assumes what an InfiniBand switch takes: Omni-Path 100 descends from it.
+        "omnipath": INFINIBAND_SWITCH_LATENCY,
         "roce": ETHERNET_SWITCH_LATENCY,
         "efa": ETHERNET_SWITCH_LATENCY,
         "tcpx": ETHERNET_SWITCH_LATENCY,
@@ -33,8 +35,8 @@ def switch_latency(transport: str) -> float:
 
     >>> switch_latency("infinband")
     Traceback (most recent call last):
-    ValueError: unknown transport 'infinband'; did you mean infiniband? Known: efa, ethernet, infiniband, roce, \
-slingshot, tcpx, tcpxo
+    ValueError: unknown transport 'infinband'; did you mean infiniband? Known: efa, ethernet, infiniband, \
+omnipath, roce, slingshot, tcpx, tcpxo
     """
     if transport not in SWITCH_LATENCY:
         raise ValueError(unknown("transport", str(transport), SWITCH_LATENCY))

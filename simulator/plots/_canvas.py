@@ -34,6 +34,7 @@ _KINDS = {
     "c2c": "#3FA7A0",
     "nvme": "#9A6A8E",
     "infiniband": "#2F5FA8",
+    "omnipath": "#4A78C0",
     "roce": "#2AA5D8",
     "efa": "#7E57C2",
     "tcpx": "#5E7FB1",

@@ -21,6 +21,7 @@ DATA_SHEETS = {
     "Gaudi3": "gaudi3",
     "H100-PCIe": "h100_pcie",
     "H100-SXM5": "h100",
+    "H100-SXM5-HBM2e": "h100_hbm2e",
     "H20": "h20",
     "H200-SXM": "h200",
     "H800-SXM": "h800",

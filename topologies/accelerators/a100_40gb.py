@@ -35,5 +35,6 @@ def build() -> Accelerator:
         cache_bytes=40 * MEGA,
         # PCIe 4.0 x16 after coding. Source: NVIDIA A100 data sheet.
         host_bandwidth=31.5 * GIGA,
+        power_watts=400,
         source="NVIDIA A100 data sheet and white paper; github.com/stas00/ml-engineering, accelerator tables",
     )

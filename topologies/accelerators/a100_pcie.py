@@ -19,5 +19,6 @@ def build() -> Accelerator:
         # Source: stas00/ml-engineering, accelerator tables (NVIDIA's data sheet has 1,935 GB/s).
         memory_bandwidth=1940 * GIGA,
         # All other facts are those of the module; nvidia-smi shows as much memory.
+        power_watts=300,
         source="NVIDIA A100 data sheet and white paper; github.com/stas00/ml-engineering, accelerator tables",
     )

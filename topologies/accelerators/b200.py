@@ -40,5 +40,6 @@ def build() -> Accelerator:
         # PCIe 5.0 x16 after coding, as hosts of 2024 have it; the chip can do PCIe 6.0. Source: NVIDIA HGX B200 data
         # sheet.
         host_bandwidth=63 * GIGA,
+        power_watts=1000,
         source="NVIDIA HGX B200 data sheet; github.com/stas00/ml-engineering, accelerator tables",
     )

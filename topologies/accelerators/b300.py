@@ -38,5 +38,6 @@ def build() -> Accelerator:
         cache_bytes=126 * MEGA,
         # PCIe 6.0 x16 after coding. Source: NVIDIA HGX B300 data sheet.
         host_bandwidth=126 * GIGA,
+        power_watts=1100,
         source="NVIDIA HGX B300 data sheet; github.com/stas00/ml-engineering, accelerator tables",
     )

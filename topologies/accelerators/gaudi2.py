@@ -27,5 +27,6 @@ def build() -> Accelerator:
         cache_bytes=48 * MEGA,
         # PCIe 4.0 x16 after coding. Source: Intel Gaudi2 white paper (not re-checked).
         host_bandwidth=31.5 * GIGA,
+        power_watts=600,
         source="Intel Gaudi2 white paper; github.com/stas00/ml-engineering, accelerator tables",
     )

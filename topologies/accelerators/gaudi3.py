@@ -32,5 +32,6 @@ def build() -> Accelerator:
         cache_bytes=96 * MEGA,
         # PCIe 5.0 x16 after coding. Source: Intel Gaudi3 white paper.
         host_bandwidth=63 * GIGA,
+        power_watts=900,
         source="Intel Gaudi3 white paper; github.com/stas00/ml-engineering, accelerator tables",
     )

@@ -42,5 +42,6 @@ def build() -> Accelerator:
         host_bandwidth=225 * GIGA,
         host_kind="c2c",
         host_devices=4,
+        power_watts=1200,
         source="NVIDIA GB200 NVL72 data sheet; github.com/stas00/ml-engineering, accelerator tables",
     )

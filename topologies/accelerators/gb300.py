@@ -41,5 +41,6 @@ def build() -> Accelerator:
         host_bandwidth=225 * GIGA,
         host_kind="c2c",
         host_devices=4,
+        power_watts=1400,
         source="NVIDIA GB300 NVL72 data sheet; github.com/stas00/ml-engineering, accelerator tables",
     )

@@ -24,5 +24,6 @@ def build() -> Accelerator:
         # NVLink-C2C, 900 GB/s both ways together. Source: NVIDIA GH200 data sheet.
         host_bandwidth=450 * GIGA,
         host_kind="c2c",
+        power_watts=900,
         source="NVIDIA GH200 data sheet; github.com/stas00/ml-engineering, accelerator tables",
     )

@@ -37,5 +37,6 @@ def build() -> Accelerator:
         cache_bytes=50 * MEGA,
         # PCIe 5.0 x16 after coding. Source: NVIDIA H100 data sheet.
         host_bandwidth=63 * GIGA,
+        power_watts=700,
         source="NVIDIA H100 data sheet and white paper; github.com/stas00/ml-engineering, accelerator tables",
     )

@@ -35,5 +35,6 @@ def build() -> Accelerator:
         cache_bytes=60 * MEGA,
         # PCIe 5.0 x16 after coding. Source: NVIDIA H20 data sheet.
         host_bandwidth=63 * GIGA,
+        power_watts=400,
         source="NVIDIA H20 data sheet; public specification pages",
     )

@@ -25,5 +25,6 @@ def build() -> Accelerator:
         cache_bytes=1.5 * MEGA,
         # PCIe 3.0 x16 after coding. Source: the same data sheet.
         host_bandwidth=15.8 * GIGA,
+        power_watts=235,
         source="NVIDIA Tesla K40 data sheet; public specification page (not re-checked)",
     )

@@ -29,5 +29,6 @@ def build() -> Accelerator:
         cache_bytes=16 * MEGA,
         # PCIe 4.0 x16 after coding. Source: AMD Instinct MI250X data sheet.
         host_bandwidth=31.5 * GIGA,
+        power_watts=560,
         source="AMD Instinct MI250X data sheet; github.com/stas00/ml-engineering, accelerator tables",
     )

@@ -37,5 +37,6 @@ def build() -> Accelerator:
         cache_bytes=256 * MEGA,
         # PCIe 5.0 x16 after coding. Source: the same data sheet.
         host_bandwidth=63 * GIGA,
+        power_watts=750,
         source="AMD Instinct MI300X data sheet; github.com/stas00/ml-engineering, accelerator tables",
     )

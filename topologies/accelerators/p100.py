@@ -25,5 +25,6 @@ def build() -> Accelerator:
         cache_bytes=4 * MEGA,
         # PCIe 3.0 x16 after coding. Source: NVIDIA P100 data sheet.
         host_bandwidth=15.8 * GIGA,
+        power_watts=300,
         source="NVIDIA P100 data sheet and white paper (not re-checked)",
     )

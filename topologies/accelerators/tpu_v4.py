@@ -27,5 +27,6 @@ def build() -> Accelerator:
         tensor_cores=4,
         host_bandwidth=15.8 * GIGA,
         host_devices=4,
+        power_watts=192,
         source="Google Cloud TPU documentation; arXiv:2304.01433",
     )

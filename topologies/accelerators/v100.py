@@ -29,5 +29,6 @@ def build() -> Accelerator:
         cache_bytes=6 * MEGA,
         # PCIe 3.0 x16 after coding. Source: NVIDIA V100 data sheet.
         host_bandwidth=15.8 * GIGA,
+        power_watts=300,
         source="NVIDIA V100 data sheet and white paper",
     )

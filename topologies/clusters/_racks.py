@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from topologies.clusters._servers import ServerOptions, Servers, outside
+from topologies.clusters._servers import Switched, SwitchOptions, outside
 from topologies.hierarchy import blocks
 from topologies.options import MAXIMUM_DEVICES, check_size, title
 from topologies.topology import Topology
@@ -13,7 +13,7 @@ GPUS_PER_RACK = 72
 
 
 def racks_on_a_switch(
-    build: Callable[..., Any], defaults: Servers, racks: int, gpus_per_rack: int, options: ServerOptions
+    build: Callable[..., Any], defaults: Switched, racks: int, gpus_per_rack: int, options: SwitchOptions
 ) -> Topology:
     """So many racks, their cards on one ideal switch or, oversubscribed, on a leaf switch per rack."""
     trays = defaults.changed(build, options)

@@ -36,10 +36,16 @@ class CardOptions(TypedDict, total=False):
     oversubscription: float
 
 
-class ServerOptions(CardOptions, total=False):
+class SwitchOptions(CardOptions, total=False):
     """And of those with a scale-up switch: `nvlink_bandwidth` in bytes/s each way, else what the accelerator has."""
 
     nvlink_bandwidth: float | None
+
+
+class ServerOptions(SwitchOptions, total=False):
+    """And of those that may be used in part: the first `gpus_per_node` of each, and the cards that are theirs."""
+
+    gpus_per_node: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +68,8 @@ class Cards:
         check_number("oversubscription", self.oversubscription, least=1)
         nics = check_size("nics", self.nics, limit=2**10)
         if nics % self.gpus and self.gpus % nics:
-            parts = ", ".join(str(part) for part in range(1, self.gpus) if self.gpus % part == 0)
             raise ValueError(
-                f"nics={nics} of {self.gpus} GPUs: cards of a node are {parts} or a multiple of {self.gpus}"
+                f"nics={nics} of {self.gpus} GPUs: cards of a node are {_parts(self.gpus)} or a multiple of {self.gpus}"
             )
 
     def changed(self, build: Callable[..., Any], options: Mapping[str, Any]) -> Self:
@@ -86,13 +91,26 @@ class Cards:
         return accelerators.build(self.accelerator)
 
     @property
+    def used(self) -> int:
+        """GPUs of a node that are used."""
+        return self.gpus
+
+    @property
+    def cards(self) -> int:
+        """Cards of a node that its used GPUs have: in proportion, and one at least.
+
+        Assumes that the libraries leave cards of unused GPUs alone.
+        """
+        return max(1, self.nics * self.used // self.gpus)
+
+    @property
     def rate(self) -> float:
-        """A GPU's part of its node's cards, bytes/s each way."""
-        return self.nic_gbit * GBIT * self.nics / self.gpus
+        """A used GPU's part of its node's cards, bytes/s each way."""
+        return self.nic_gbit * GBIT * self.cards / self.used
 
     def devices(self, nodes: int, option: str = "nodes") -> int:
         """How many devices so many nodes have, if there can be so many."""
-        return self.gpus * check_size(option, nodes, MAXIMUM_DEVICES // self.gpus)
+        return self.used * check_size(option, nodes, MAXIMUM_DEVICES // self.used)
 
     def network(self, devices: int, *above: tuple[str, Integers]) -> list[Tier]:
         """From devices to the first named switches, by their cards, and on to the others.
@@ -101,10 +119,10 @@ class Cards:
         Assumes that switches above the leaves add up to one ideal switch, unless the family says otherwise.
         """
         (first, units), *others = above
-        if self.nics >= self.gpus:
+        if self.cards >= self.used:
             tiers = [Tier(first, units, own_card(self.transport, self.rate))]
         else:
-            shared = blocks(devices, self.gpus // self.nics)
+            shared = blocks(devices, self.used // self.cards)
             tiers = [Tier("nic", shared, pcie(self.generation)), Tier(first, units, card(self.transport, self.rate))]
         link = fabric(self.transport, self.rate)
         return tiers + [Tier(name, upper, link, self.oversubscription) for name, upper in others]
@@ -117,9 +135,14 @@ class Cards:
         return self.network(devices, ("leaf", hosts), ("spine", blocks(devices, devices)))
 
 
+def _parts(gpus: int) -> str:
+    """The divisors of a number of GPUs below it."""
+    return ", ".join(str(part) for part in range(1, gpus) if gpus % part == 0)
+
+
 @dataclass(frozen=True, slots=True)
-class Servers(Cards):
-    """Servers whose GPUs are joined by an NVSwitch."""
+class Switched(Cards):
+    """Servers or trays whose GPUs are joined by an NVSwitch."""
 
     nvlink_bandwidth: float | None = None
     nvlink: float = 450 * GIGA
@@ -133,6 +156,26 @@ class Servers(Cards):
         return cluster(name, self.chip, network, hosts, inside)
 
 
+@dataclass(frozen=True, slots=True)
+class Servers(Switched):
+    """Servers with an NVSwitch, each with `gpus_per_node` of its `gpus` in use: all, or an even part."""
+
+    gpus_per_node: int = GPUS_PER_SERVER
+
+    def __post_init__(self) -> None:
+        Switched.__post_init__(self)
+        used = check_size("gpus_per_node", self.gpus_per_node, limit=self.gpus)
+        if self.gpus % used:
+            raise ValueError(
+                f"gpus_per_node={used} of {self.gpus} GPUs: used are all {self.gpus}, or {_parts(self.gpus)} of them"
+            )
+
+    @property
+    def used(self) -> int:
+        """As the option says."""
+        return self.gpus_per_node
+
+
 def nvswitch(hosts: Integers, link: Link) -> Part[SwitchLevel]:
     """A switch above the GPUs of each host."""
     return chain(gpus(len(hosts)), [Tier("nvswitch", hosts, link)])
@@ -142,7 +185,7 @@ def servers_on_a_switch(build: Callable[..., Any], defaults: Servers, nodes: int
     """So many servers of a family, their cards on one ideal switch or, oversubscribed, on a leaf switch per server."""
     servers = defaults.changed(build, options)
     devices = servers.devices(nodes)
-    hosts = blocks(devices, servers.gpus)
+    hosts = blocks(devices, servers.used)
     changed = servers.beside(defaults)
     built = servers.cluster(title(build, nodes=nodes, **changed), servers.above_servers(hosts), hosts)
     return built.replace(warnings=outside(changed, nodes, "node"))

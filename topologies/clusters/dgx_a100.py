@@ -16,7 +16,8 @@ SERVERS = Servers("a100_80gb", nics=8, nic_gbit=200, transport="infiniband", gen
 def build(nodes: int = 1, **options: Unpack[ServerOptions]) -> Topology:
     """So many DGX A100 with 80 GB GPUs, each GPU with a 200 Gb/s HDR card.
 
-    Options: `nics`, `nic_gbit`, `transport`, `oversubscription`, `accelerator`, `nvlink_bandwidth`.
+    Options: `nics`, `nic_gbit`, `transport`, `oversubscription`, `accelerator`, `nvlink_bandwidth`; `gpus_per_node` of
+    which the first are used, with their part of the cards (1, 2, 4 or all 8).
     Assumes the fabric between servers is one ideal, non-blocking switch; with an oversubscription, a leaf switch above
     each server below one ideal spine.
 

@@ -15,7 +15,8 @@ SERVERS = Servers("h100", nics=8, nic_gbit=400, transport="infiniband", nvlink=4
 def build(nodes: int = 1, **options: Unpack[ServerOptions]) -> Topology:
     """So many DGX H100, each GPU with a 400 Gb/s card.
 
-    Options: `nics`, `nic_gbit`, `transport`, `oversubscription`, `accelerator`, `nvlink_bandwidth`.
+    Options: `nics`, `nic_gbit`, `transport`, `oversubscription`, `accelerator`, `nvlink_bandwidth`; `gpus_per_node` of
+    which the first are used, with their part of the cards (1, 2, 4 or all 8).
     Assumes the fabric between servers is one ideal, non-blocking switch; with an oversubscription, a leaf switch above
     each server below one ideal spine.
 

@@ -16,7 +16,8 @@ SERVERS = Servers("a100_80gb", nics=1, nic_gbit=10, transport="ethernet", genera
 def build(nodes: int = 8, **options: Unpack[ServerOptions]) -> Topology:
     """So many servers of 8 A100, all 8 behind one 10 Gb/s card.
 
-    Options: `nics`, `nic_gbit`, `transport`, `oversubscription`, `accelerator`, `nvlink_bandwidth`.
+    Options: `nics`, `nic_gbit`, `transport`, `oversubscription`, `accelerator`, `nvlink_bandwidth`; `gpus_per_node` of
+    which the first are used, with their part of the cards (1, 2, 4 or all 8).
     Assumes the fabric between servers is one ideal, non-blocking switch; with an oversubscription, a leaf switch above
     each server below one ideal spine.
 

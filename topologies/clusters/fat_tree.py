@@ -31,7 +31,8 @@ def build(
 
     `routing=spray` makes each level one ideal switch; `ecmp` makes it `uplinks` parallel ones (by default as many as a
     leaf has cards), between which each pair of GPUs is hashed with the `seed`, on the same plane up and down. Options:
-    `nics`, `nic_gbit`, `transport`, `oversubscription` of what leaves the leaves, `accelerator`, `nvlink_bandwidth`.
+    `nics`, `nic_gbit`, `transport`, `oversubscription` of what leaves the leaves, `accelerator`, `nvlink_bandwidth`,
+    and `gpus_per_node` of which the first are used, with their part of the cards (1, 2, 4 or all 8).
     Assumes that spraying balances perfectly, and that hashing never moves a pair off a full link.
 
     >>> build(nodes=8, routing="ecmp").route(0, 32)[1].bandwidth  # one of 32 uplinks of a leaf with 32 cards
@@ -42,18 +43,18 @@ def build(
     if levels not in (2, 3):
         raise ValueError(f"levels={levels}: a fat tree has 2 (leaves, spines) or 3 (leaves, pods, core)")
     check_choice("routing", routing, ROUTINGS)
-    leaf = servers.gpus * check_size("nodes_per_leaf", nodes_per_leaf, MAXIMUM_DEVICES)
+    leaf = servers.used * check_size("nodes_per_leaf", nodes_per_leaf, MAXIMUM_DEVICES)
     pod = leaf * check_size("leaves_per_pod", leaves_per_pod, MAXIMUM_DEVICES)
     upper = {"spine": devices} if levels == 2 else {"pod": pod, "core": devices}
     network = servers.network(
         devices, *((name, blocks(devices, size)) for name, size in {"leaf": leaf, **upper}.items())
     )
     if routing == "ecmp":
-        planes = check_size("uplinks", nodes_per_leaf * servers.nics if uplinks is None else uplinks, limit=2**12)
+        planes = check_size("uplinks", nodes_per_leaf * servers.cards if uplinks is None else uplinks, limit=2**12)
         network = parallel(network, next(iter(upper)), planes, check_seed(seed))
     own = {"levels": levels, "nodes_per_leaf": nodes_per_leaf, "leaves_per_pod": leaves_per_pod}
     paths = {"routing": routing, "uplinks": uplinks, "seed": seed}
     name = title(build, nodes=nodes, **own, **paths, **servers.beside(SERVERS))
-    built = servers.cluster(name, network, blocks(devices, servers.gpus))
+    built = servers.cluster(name, network, blocks(devices, servers.used))
     unused = idle(given(build, paths), ("uplinks", "seed"), "routing=spray hashes nothing")
     return built.replace(warnings=unused if routing == "spray" else (HASHED,))

@@ -7,14 +7,14 @@ with one 400 Gb/s InfiniBand card a GPU.
 from typing import Unpack
 
 from topologies.clusters._racks import GPUS_PER_RACK, GPUS_PER_TRAY, racks_on_a_switch
-from topologies.clusters._servers import ServerOptions, Servers
+from topologies.clusters._servers import Switched, SwitchOptions
 from topologies.topology import Topology
 from topologies.units import GIGA
 
-TRAYS = Servers("gb200", nics=4, nic_gbit=400, transport="infiniband", gpus=GPUS_PER_TRAY, nvlink=900 * GIGA)
+TRAYS = Switched("gb200", nics=4, nic_gbit=400, transport="infiniband", gpus=GPUS_PER_TRAY, nvlink=900 * GIGA)
 
 
-def build(racks: int = 1, gpus_per_rack: int = GPUS_PER_RACK, **options: Unpack[ServerOptions]) -> Topology:
+def build(racks: int = 1, gpus_per_rack: int = GPUS_PER_RACK, **options: Unpack[SwitchOptions]) -> Topology:
     """So many racks, of which `gpus_per_rack` are used: 72, or whole trays of 4.
 
     A rack is a host, that is a scale-up domain. Options: `nics` a tray of 4 GPUs, `nic_gbit`, `transport`,

@@ -37,7 +37,8 @@ def build(
     `routing=spray` uses all planes evenly, as one aggregated link, as libraries do with several connections for each
     pair of GPUs; `ecmp` hashes each pair with the `seed` on one plane, that is on a port of 1/planes of the card's
     rate. Options: `nics`, `nic_gbit` of all ports of a card, `transport`, `oversubscription` of the top-of-rack
-    switches, `accelerator`, `nvlink_bandwidth`.
+    switches, `accelerator`, `nvlink_bandwidth`, and `gpus_per_node` of which the first are used, with their part of the
+    cards (1, 2, 4 or all 8).
     Assumes that a plane's aggregation switches, and its core, each act as one ideal switch.
 
     >>> [link.bandwidth for link in build(nodes=2).route(0, 8)]
@@ -47,7 +48,7 @@ def build(
     """
     servers = SERVERS.changed(build, options)
     devices = servers.devices(nodes)
-    segment = servers.gpus * check_size("nodes_per_segment", nodes_per_segment, MAXIMUM_DEVICES)
+    segment = servers.used * check_size("nodes_per_segment", nodes_per_segment, MAXIMUM_DEVICES)
     pod = segment * check_size("segments_per_pod", segments_per_pod, MAXIMUM_DEVICES)
     check_choice("routing", routing, ("spray", "ecmp"))
     check_size("planes", planes, limit=16)
@@ -58,15 +59,15 @@ def build(
     paths = {"planes": planes, "routing": routing, "seed": seed}
     sizes = {"nodes_per_segment": nodes_per_segment, "segments_per_pod": segments_per_pod}
     name = title(build, nodes=nodes, **paths, **sizes, **servers.beside(SERVERS))
-    built = servers.cluster(name, network, blocks(devices, servers.gpus))
+    built = servers.cluster(name, network, blocks(devices, servers.used))
     unused = idle(given(build, paths), ("planes", "seed"), "routing=spray hashes nothing")
     return built.replace(warnings=unused if routing == "spray" else (HASHED,))
 
 
 def _network(servers: Servers, devices: int, segment: int, pod: int) -> list[Tier]:
     """Rails of each segment, pods, and a core where there are several pods."""
-    rails, ranks = min(servers.nics, servers.gpus), np.arange(devices)
-    racks = ranks // segment * rails + ranks % servers.gpus * rails // servers.gpus
+    rails, ranks = min(servers.cards, servers.used), np.arange(devices)
+    racks = ranks // segment * rails + ranks % servers.used * rails // servers.used
     tiers = servers.network(devices, ("tor", racks), ("aggregation", blocks(devices, pod)))
     if devices <= pod:
         return tiers

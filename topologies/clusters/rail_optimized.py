@@ -23,7 +23,8 @@ def build(nodes: int = 32, nodes_per_unit: int = 32, pxn: bool = True, **options
 
     With `pxn=on` a message to another rail of another node crosses NVLink to its own node's GPU of that rail and
     leaves by that GPU's card; without, it leaves by its own card and changes the rail on the spine. Options: `nics`,
-    `nic_gbit`, `transport`, `oversubscription` of the spine, `accelerator`, `nvlink_bandwidth`.
+    `nic_gbit`, `transport`, `oversubscription` of the spine, `accelerator`, `nvlink_bandwidth`, and `gpus_per_node` of
+    which the first are used, with their part of the cards (1, 2, 4 or all 8).
     Assumes the spine is one ideal switch.
 
     >>> [link.kind for link in build(nodes=2).route(0, 9)]
@@ -36,9 +37,9 @@ def build(nodes: int = 32, nodes_per_unit: int = 32, pxn: bool = True, **options
     check_size("nodes_per_unit", nodes_per_unit, MAXIMUM_DEVICES)
     if not isinstance(pxn, bool):
         check_choice("pxn", str(pxn), ["on", "off"])
-    rails = min(servers.nics, servers.gpus)
-    hosts = blocks(devices, servers.gpus)
-    rail = np.arange(devices) % servers.gpus * rails // servers.gpus
+    rails = min(servers.cards, servers.used)
+    hosts = blocks(devices, servers.used)
+    rail = np.arange(devices) % servers.used * rails // servers.used
     leaves = hosts // nodes_per_unit * rails + rail
     network = servers.network(devices, ("leaf", leaves), ("spine", blocks(devices, devices)))
     changed = servers.beside(SERVERS)
@@ -46,5 +47,5 @@ def build(nodes: int = 32, nodes_per_unit: int = 32, pxn: bool = True, **options
     topology = servers.cluster(name, network, hosts).replace(warnings=outside(changed, nodes, "node"))
     if not pxn or not isinstance(topology.router, Hierarchy):
         return topology
-    relay = np.arange(0, devices, servers.gpus // rails).reshape(-1, rails)
+    relay = np.arange(0, devices, servers.used // rails).reshape(-1, rails)
     return topology.replace(router=ByRail(topology.router, hosts, rail, relay))
