@@ -235,6 +235,29 @@ def validate_gemm(data: str | None, out: str | None, as_json: bool) -> None:
     _validate(gemm, data, out, as_json=as_json)
 
 
+@validate.command(name="runs")
+@click.option("--data", type=click.Path(dir_okay=False), help="Published runs of your own, with the same columns.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write every row with its prediction to this CSV file.")
+@click.option("--plot", type=click.Path(dir_okay=False), help="Draw predicted against published times, PNG or SVG.")
+@click.option("--split", multiple=True, help="Only rows of this split, such as calib; may be given again.")
+@click.option("--group", multiple=True, help="Only rows of this group, such as korth22; may be given again.")
+@JSON
+def validate_runs(data: str | None, out: str | None, as_json: bool, plot: str | None, **kept: tuple[str, ...]) -> None:
+    """Compare step times and peak memory of whole training runs with published ones, on two processes."""
+    from simulator.validation import runs, runs_scatter
+    from simulator.validation.report import SECONDS, check_compared
+
+    check_writable(out, plot)
+    check_picture(plot)
+    rows, summary = runs.validate(data, splits=kept["split"], groups=kept["group"], progress=not as_json)
+    if out is not None:
+        runs.written(rows).rename(columns=SECONDS).to_csv(out, index=False)
+    check_compared(summary, len(rows), data or "runs.csv")
+    if plot is not None:
+        save_picture(runs_scatter.draw(rows), plot)
+    _print(summary if as_json else runs.text(summary), as_json=as_json)
+
+
 @validate.command(name="schedules")
 @click.option("--data", type=click.Path(dir_okay=False), help="Published schedules of your own, in the same format.")
 @click.option("--out", type=click.Path(dir_okay=False), help="Write every check with its outcome to this CSV file.")
