@@ -36,7 +36,8 @@ class Roofline:
 
     With `graphs`, kernels start as they do when CUDA graphs launch them. With `sustained` they run as in training, with
     the kernels of a `stack` and in a job of so many `ranks`; otherwise as fast as measured by themselves. Assumes that
-    a kernel's traffic and arithmetic overlap fully, and that traffic is the op's compulsory bytes.
+    power grows with the cube of the clock, which is what a lower limit of power leaves. Assumes that a kernel's traffic
+    and arithmetic overlap fully, and that traffic is the op's compulsory bytes.
     """
 
     graphs: bool = False
@@ -55,8 +56,7 @@ class Roofline:
         start = kernels.graph_seconds if self.graphs else kernels.kernel_seconds
         if op.kind == "grouped_gemm" and op.shape:
             start += kernels.group_seconds * (op.shape[0] - 1)
-        clocks = {"gemm": training.clock * training.kernel_share, "attention": training.attention_clock}
-        clock = clocks["gemm"] if op.kind in GEMMS else clocks["attention"] if op.kind in ATTENTIONS else 1.0
+        clock = _clock(op, training) * (accelerator.power_share ** (1 / 3) if self.sustained else 1.0)
         return (start + max(memory, arithmetic_seconds(op, accelerator, kernels) / clock)) * self.slowest(training)
 
     def training(self, accelerator: Accelerator) -> Training:
@@ -69,6 +69,13 @@ class Roofline:
         Assumes that ranks wait for the slowest of all everywhere, though pipelines and replicas do so less often.
         """
         return 1.0 + training.jitter * math.sqrt(2.0 * math.log(self.ranks))
+
+
+def _clock(op: Compute, training: Training) -> float:
+    """How fast arithmetic is in training, relative to a kernel by itself."""
+    if op.kind in GEMMS:
+        return training.clock * training.kernel_share
+    return training.attention_clock if op.kind in ATTENTIONS else 1.0
 
 
 def arithmetic_seconds(op: Compute, accelerator: Accelerator, kernels: Kernels) -> float:

@@ -28,9 +28,9 @@ SPLITS = r"TP(\d+) x PP(\d+)"
 RECOMPUTED = {
     "minimal": "selective,modules=attention+norm+activation",
     "qkv_proj_offloaded": "full",
-    "op-level SAC": "selective,modules=norm+mlp",
-    "per-op SAC": "selective,modules=norm+mlp",
-    "selective op": "selective,modules=norm+mlp",
+    "op-level SAC": "selective,modules=op",
+    "per-op SAC": "selective,modules=op",
+    "selective op": "selective,modules=op",
 }
 """What some sources' words for recomputation come to. MaxText's `minimal` keeps all products of weights, and
 `qkv_proj_offloaded` nothing else on the accelerator but what it needs for queries, keys and values (base.yml and

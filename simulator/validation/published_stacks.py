@@ -42,15 +42,6 @@ WITHOUT_SEQUENCE_PARALLELISM = ("megatron_2021", "deepspeed_2022", "framework_no
 WITHOUT_SHARDED_OPTIMIZER = ("megatron_2021", "framework_none")
 """Stacks whose data parallelism keeps the optimizer whole unless a row says otherwise."""
 
-ARGUMENTS: dict[str, dict[str, Any]] = {
-    "megatron_2021": {"attention": "unfused"},
-    "deepspeed_2022": {"attention": "unfused"},
-    "mpt_fsdp_2023": {"attention": "flash2", "fusion": False},
-    "internlm_2023": {"attention": "flash2", "fusion": False},
-    "torchtitan_2024": {"attention": "flash2"},
-    "torchtitan_2024_eager": {"attention": "flash2", "fusion": False},
-}
-
 
 def year(cells: Cells) -> int:
     """When a row's runs were made: the earliest year that source, reference or notes name, papers by arXiv number.
@@ -81,4 +72,4 @@ def stack(cells: Cells) -> str:
 
 def arguments(name: str) -> dict[str, Any]:
     """The arguments by which a TrainingStep gets a stack."""
-    return ARGUMENTS.get(name, {})
+    return {"stack": name}
