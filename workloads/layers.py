@@ -169,14 +169,19 @@ def embedding(model: Transformer) -> Layer:
     return Layer("embedding", modules)
 
 
-def head(model: Transformer, *, owned: bool = True) -> Layer:
+def head(model: Transformer, *, owned: bool = True, fused_loss: bool = False) -> Layer:
     """Final norm, logits and loss; `owned=False` where the weight is the embedding's on the same rank.
 
     Assumes that logits are never computed in a narrow format, as in Megatron-LM and Transformer Engine.
     """
     outputs = (Channels(model.vocab, model.vocab),)
     logits = Matmul("logits", outputs, model.hidden, "column", owned=owned, narrow=False)
-    modules = (_norm(model, "norm"), Boundary("enter", model.hidden, "enter"), logits, Loss("loss", model.vocab))
+    modules = (
+        _norm(model, "norm"),
+        Boundary("enter", model.hidden, "enter"),
+        logits,
+        Loss("loss", model.vocab, fused=fused_loss),
+    )
     return Layer("head", modules)
 
 

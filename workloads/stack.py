@@ -15,7 +15,15 @@ from workloads.checks import check_switch, is_number
 from workloads.ops import P2P_MODES
 from workloads.plugins import as_text, unknown
 
-SWITCHES = ("fusion", "graphs", "fused_optimizer", "overlap_gradients", "overlap_tensor", "distributed_optimizer")
+SWITCHES = (
+    "fusion",
+    "graphs",
+    "fused_loss",
+    "fused_optimizer",
+    "overlap_gradients",
+    "overlap_tensor",
+    "distributed_optimizer",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +31,8 @@ class Stack:
     """Facts of a software stack, each of which a step or its plan may overrule.
 
     `attention` is its attention kernel (see `workloads.attention`); without `fusion` elementwise kernels are several
-    and move more; with `graphs` CUDA graphs launch the kernels; without `fused_optimizer` the update is many kernels.
+    and move more; with `graphs` CUDA graphs launch the kernels; with `fused_loss` logits are read
+    once for the loss and overwritten by their gradient; without `fused_optimizer` the update is many kernels.
     Gradients are kept in `gradients` bytes and travel in `reduce` bytes (None: as the optimizer says). Unless
     `overlap_gradients`, data parallel ranks reduce gradients and gather parameters while nothing is computed; with
     `overlap_tensor` tensor parallel collectives are pipelined with the products beside them. `p2p` is its mode of
@@ -35,6 +44,7 @@ class Stack:
     attention: str = "flash"
     fusion: bool = True
     graphs: bool = False
+    fused_loss: bool = False
     fused_optimizer: bool = True
     gradients: float | None = None
     reduce: float | None = None

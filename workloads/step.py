@@ -212,7 +212,7 @@ class TrainingStep:
     @property
     def stages(self) -> tuple[Stage, ...]:
         """Every stage with the layers that one rank computes."""
-        style = Style(self.software.attention, self.software.fusion)
+        style = Style(self.software.attention, self.software.fusion, self.software.fused_loss)
         strategies = self.settled_plan.strategies
         return self._once(
             "stages", lambda: build_stages(self.model, self.layer_counts, self.schedule, strategies, style)

@@ -7,6 +7,7 @@ from workloads.stack import Stack
 
 PUBLISHED = Stack(
     name="framework_none",
+    fused_loss=True,
     overlap_tensor=True,
     graphs=True,
 )

@@ -9,10 +9,12 @@ from workloads.stack import Stack
 
 PUBLISHED = Stack(
     name="internlm_2023",
+    fused_loss=True,
     attention="flash2",
     fusion=False,
     sources=MappingProxyType(
         {
+            "fused_loss": "InternEvo: FlashCrossEntropyLoss of flash-attn",
             "attention": "InternEvo: flash-attention with packed samples",
             "fusion": "InternEvo: RMSNorm by Apex, the rest eager PyTorch",
             "overlap_gradients": "InternEvo configs/7B_sft.py: overlap_sync_grad on, overlap_sync_param on",

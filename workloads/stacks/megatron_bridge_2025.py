@@ -9,8 +9,10 @@ from workloads.stack import Stack
 
 PUBLISHED = Stack(
     name="megatron_bridge_2025",
+    fused_loss=True,
     sources=MappingProxyType(
         {
+            "fused_loss": "Megatron-Bridge: cross_entropy_loss_fusion with Transformer Engine",
             "attention": "Megatron-Core with Transformer Engine: cuDNN fused attention",
             "overlap_gradients": "Megatron-Bridge performance recipes: overlap_grad_reduce, overlap_param_gather",
             "overlap_tensor": "Megatron-Bridge: CommOverlapConfig(tp_comm_overlap=False) unless a recipe sets it",

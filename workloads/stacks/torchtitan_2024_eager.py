@@ -9,6 +9,7 @@ from workloads.stack import Stack
 
 PUBLISHED = Stack(
     name="torchtitan_2024_eager",
+    fused_optimizer=False,
     attention="flash2",
     fusion=False,
     distributed_optimizer=False,
@@ -16,6 +17,7 @@ PUBLISHED = Stack(
     reduce=4.0,
     sources=MappingProxyType(
         {
+            "fused_optimizer": "torchtitan 2024: AdamW without fused=True",
             "attention": "PyTorch 2.5: scaled_dot_product_attention takes FlashAttention-2",
             "fusion": "torchtitan: training.compile is off by default",
             "gradients": "torchtitan: FSDP2, param bfloat16, reduce float32, shards in float32",
