@@ -17,7 +17,9 @@ def plans(draw):
     """Any order of axes, at most 16 ranks, with the options that move work about."""
     options = {
         "pp": st.sampled_from(["", ",schedule=gpipe", ",schedule=interleaved,virtual=2"]),
-        "dp": st.sampled_from(["", ",zero=1", ",overlap=off", ",bucket=1e6"]),
+        "dp": st.sampled_from(
+            ["", ",zero=1", ",overlap=off", ",bucket=1e6", ",zero=1,shard=2", ",zero=1,shard=2,gather=broadcast"]
+        ),
         "fsdp": st.sampled_from(["", ",reshard=off", ",prefetch=2"]),
         "tp": st.sampled_from(["", ",sp=off"]),
     }

@@ -53,7 +53,16 @@ def check_resolvable(program):
 plans = st.builds(
     lambda pp, dp, fsdp, tp: f"{pp} {dp} {fsdp} {tp}",
     st.sampled_from(["pp=1", "pp=2", "pp=4,schedule=gpipe", "pp=2,schedule=interleaved,virtual=2"]),
-    st.sampled_from(["dp=1", "dp=2", "dp=2,zero=1", "dp=2,overlap=off", "dp=2,zero=1,overlap=off,bucket=1e6"]),
+    st.sampled_from(
+        [
+            "dp=1",
+            "dp=2",
+            "dp=2,zero=1",
+            "dp=2,zero=1,gather=broadcast",
+            "dp=2,overlap=off",
+            "dp=2,zero=1,overlap=off,bucket=1e6",
+        ]
+    ),
     st.sampled_from(["fsdp=1", "fsdp=2", "fsdp=4,reshard=off", "fsdp=2,prefetch=0", "fsdp=2,prefetch=3"]),
     st.sampled_from(["tp=1", "tp=2", "tp=8", "tp=2,sp=off"]),
 )
@@ -319,6 +328,38 @@ def test_zero_1_scatters_gradients_and_gathers_parameters():
     assert (opening.name, opening.kind) == ("parameters.0", "all_gather")
     waiting = [op.name for op in ops(built) if "parameters.0" in op.after]
     assert waiting == ["embedding.lookup"]
+
+
+def test_groups_that_shard_scatter_inside_and_add_up_their_shares_outside():
+    """The whole inside a group of 4, a quarter between the two groups."""
+    built = program("dp=8,zero=1,shard=4")
+    assert total_bytes(built, "dp_shard", "reduce_scatter") == total_bytes(built, "dp_shard", "all_gather")
+    assert total_bytes(built, "dp_shard", "all_gather") == 2 * PARAMETERS
+    assert total_bytes(built, "dp", "all_reduce") == total_bytes(built, "dp") == 2 * PARAMETERS / 4
+    assert [op.axes for op in ops(built) if op.stream == "norm"] == [("dp_shard",)]
+    check_resolvable(built)
+
+
+def test_without_overlap_groups_scatter_and_add_up_after_the_last_backward():
+    built = program("dp=8,zero=1,shard=4,overlap=off", optimizer="none")
+    scatter, total = built.blocks[built.orders[0,][-1].block].ops
+    assert (scatter.kind, scatter.bytes, total.kind, total.bytes) == (
+        "reduce_scatter",
+        2 * PARAMETERS,
+        "all_reduce",
+        2 * PARAMETERS / 4,
+    )
+    assert total.after == (scatter.name,)
+
+
+@pytest.mark.parametrize(("plan", "shares"), [("dp=8,zero=1", 8), ("dp=8,zero=1,shard=4", 4), ("dp=8,zero=2", 8)])
+def test_shares_may_be_broadcast_one_by_one(plan, shares):
+    built, usual = program(f"{plan},gather=broadcast"), program(plan)
+    opening = [op for op in ops(built) if op.name.startswith("parameters")]
+    assert [(op.kind, op.bytes) for op in opening] == [("broadcast", 2 * PARAMETERS / shares)] * shares
+    assert opening[-1].name == "parameters.0"
+    check_resolvable(built)
+    assert ops(built)[shares + 1 :] == ops(usual)[2:]
 
 
 @pytest.mark.parametrize("zero", [0, 1])

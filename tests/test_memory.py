@@ -136,6 +136,8 @@ def test_stages_hold_every_parameter_once(name):
         ("dp=8,zero=2", (1, 8, 8, 8)),
         ("fsdp=8", (8, 8, 8, 8)),
         ("dp=2,zero=1 fsdp=4", (4, 4, 8, 8)),
+        ("dp=8,zero=1,shard=4", (1, 1, 4, 4)),
+        ("dp=4,zero=1,shard=2 fsdp=2", (2, 2, 4, 4)),
     ],
 )
 def test_data_parallel_strategies_divide_the_states(plan, shares):

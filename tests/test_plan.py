@@ -16,6 +16,8 @@ TEXTS = [
     "pp=16,schedule=interleaved,virtual=8 dp=128,zero=1 tp=8",
     "pp=4,schedule=1f1b,layers=7-8x2-7 dp=2,bucket=1e6,overlap=off fsdp=4,reshard=off,prefetch=2 tp=2,sp=off",
     "fsdp=8 dp=4",
+    "dp=16,zero=1,shard=8,gather=broadcast tp=2",
+    "dp=4,zero=2,gather=broadcast",
 ]
 
 
@@ -35,6 +37,13 @@ def test_the_mesh_has_every_axis_in_order():
     assert list(plan.mesh.axes.items()) == [("pp", 2), ("dp", 1), ("tp", 4)]
     assert plan.world_size == 2 * 1 * 4
     assert (plan.degree("tp"), plan.degree("fsdp")) == (4, 1)
+
+
+def test_groups_that_shard_are_an_axis_inside_that_of_the_groups():
+    plan = ParallelPlan.parse("pp=2 dp=16,zero=1,shard=8 tp=4")
+    assert list(plan.mesh.axes.items()) == [("pp", 2), ("dp", 2), ("dp_shard", 8), ("tp", 4)]
+    assert (plan.degree("dp"), plan.world_size) == (16, 128)
+    assert ParallelPlan.parse("dp=8,zero=1,shard=8") == ParallelPlan.parse("dp=8,zero=1")
 
 
 def test_meshes_are_equal_if_their_axes_have_the_same_order():
@@ -122,6 +131,13 @@ def test_every_strategy_refuses_absurd_degrees(axis, degree):
         ("dp=8,zer=1", "unknown option of dp 'zer'; did you mean zero"),
         ("dp=8,zero=3", "zero=3: dp has zero=0, 1 or 2; for sharded parameters use fsdp=8"),
         ("dp=8,bucket=0", "bucket=0"),
+        ("dp=8,zero=1,shard=3", "shard=3: groups of ranks divide dp=8 evenly; nearest: 2 or 4"),
+        ("dp=8,zero=1,shard=16", "shard=16: groups of ranks divide dp=8 evenly; nearest: 8"),
+        ("dp=8,zero=1,shard=on", "shard=on: groups of ranks divide dp=8 evenly"),
+        ("dp=8,zero=1,shard=1", "shard=1: a rank by itself shares nothing; use zero=0"),
+        ("dp=8,shard=4", "shard=4 is for zero=1; with zero=0 use for example dp=2 fsdp=4"),
+        ("dp=8,zero=1,gather=bcast", "unknown gather 'bcast'; did you mean broadcast"),
+        ("dp=8,gather=broadcast", "gather=broadcast is for the shares that zero=1 or 2 leave"),
         ("dp=8,zero=1.0", "zero=1.0: dp has zero=0, 1 or 2"),
         ("dp=8,zero=on", "zero=on: dp has"),
         ("dp=8,bucket=on", "bucket=on: a bucket is a number of bytes"),

@@ -8,7 +8,7 @@ import networkx
 import pytest
 
 import topologies
-from simulator import DeadlockError, Result, simulate
+from simulator import DeadlockError, Result, simulate, time_collective
 from workloads import DeviceMesh, Program, TrainingStep, models
 from workloads.ops import P2P, Compute
 
@@ -221,3 +221,36 @@ def test_delays_that_vanish_in_rounding():
     result = simulate(step, "flat,ranks=8,accelerator=ideal")
     assert result.step_time > 1e12
     assert result.to_frame("links")["carried_bytes"].max() > 0
+
+
+LITTLE = "llama3_8b,layers=2,hidden=64,heads=2,kv_heads=2,head_dim=32,ffn=64,vocab=64"
+PARAMETER_BYTES = 2 * models.build(LITTLE).parameters()
+
+
+def optimizer_groups(shard, options="", model="llama3_8b,layers=2"):
+    """A step of 64 ranks on slow links between nodes, its optimizer sharded in groups of so many."""
+    step = TrainingStep(model, f"dp=64,zero=1,shard={shard},overlap=off{options}", batch=64, sequence=1024)
+    return simulate(step, topologies.build("dgx_h100", nodes=8, nic_gbit=100))
+
+
+def test_groups_of_a_node_send_no_more_than_their_shares_of_gradients_through_the_network():
+    """With 8 cards of one GPU each, a ring of the 8 that have one share does 2 × 7/8 of it: 1/8 of P bytes × 2."""
+    step, result = TrainingStep("llama3_8b,layers=2", "dp=1", 1, 1024), optimizer_groups(8)
+    bytes_a_rank = 2 * 7 / 8 * (2 * step.model.parameters() / 8)
+    links = result.to_frame("links")
+    (cards,) = links[links["kind"] == "infiniband"].itertuples()
+    assert cards.links_in_class == 2 * 64
+    assert cards.carried_bytes == pytest.approx(bytes_a_rank, rel=1e-3)
+
+
+def test_broadcasts_of_shares_take_their_start_as_often_as_there_are_ranks():
+    """Where next to nothing is sent: n starts instead of one, each of a chain of n - 1 steps."""
+    for n in (2, 4, 8):
+        spans = optimizer_groups(n, ",gather=broadcast", LITTLE).to_frame("spans")
+        first = spans[spans["name"].str.startswith("parameters") & (spans["rank"] == 0)]
+        (each,) = {round(length, 9) for length in first["end_seconds"] - first["start_seconds"]}
+        one = time_collective(
+            "broadcast", bytes=PARAMETER_BYTES / n, ranks=range(n), topology="dgx_h100,nodes=8,nic_gbit=100"
+        )
+        assert len(first) == n
+        assert each == pytest.approx(one.seconds, abs=1e-9)

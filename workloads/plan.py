@@ -44,8 +44,12 @@ class ParallelPlan:
 
     @property
     def mesh(self) -> DeviceMesh:
-        """The ranks, with one axis for each strategy."""
-        return DeviceMesh({strategy.axis: strategy.degree for strategy in self.strategies})
+        """The ranks, with one axis for each strategy, or two where its ranks form groups.
+
+        >>> dict(ParallelPlan.parse("dp=16,zero=1,shard=8 tp=4").mesh.axes)
+        {'dp': 2, 'dp_shard': 8, 'tp': 4}
+        """
+        return DeviceMesh({axis: degree for strategy in self.strategies for axis, degree in strategy.axes.items()})
 
     @property
     def world_size(self) -> int:
@@ -73,8 +77,8 @@ class ParallelPlan:
         return type(self)(tuple(strategy.settled(stack) for strategy in self.strategies))
 
     def degree(self, axis: str) -> int:
-        """Size of an axis; 1 where the plan does not have it."""
-        return self.mesh.degree(axis)
+        """Degree of a strategy; 1 where the plan does not have it."""
+        return next((strategy.degree for strategy in self.strategies if strategy.axis == axis), 1)
 
     def share(self, state: str) -> float:
         """The share of a state that a rank keeps under all strategies together."""

@@ -34,7 +34,8 @@ class Stack:
     and move more; with `graphs` CUDA graphs launch the kernels; with `fused_loss` logits are read
     once for the loss and overwritten by their gradient; without `fused_optimizer` the update is many kernels.
     Gradients are kept in `gradients` bytes and travel in `reduce` bytes (None: as the optimizer says). Unless
-    `overlap_gradients`, data parallel ranks reduce gradients and gather parameters while nothing is computed; with
+    `overlap_gradients`, data parallel ranks reduce gradients and gather parameters while nothing is computed; `gather`
+    is how they gather what ZeRO left in shares (see `workloads.strategies.dp`); with
     `overlap_tensor` tensor parallel collectives are pipelined with the products beside them. `p2p` is its mode of
     messages between stages (None: that of the schedule). `distributed_optimizer` says that its published recipes use
     ZeRO-1 where nothing else is said; it changes no plan. `sources` say where each fact is documented.
@@ -50,6 +51,7 @@ class Stack:
     reduce: float | None = None
     overlap_gradients: bool = True
     overlap_tensor: bool = False
+    gather: str = "all_gather"
     p2p: str | None = None
     distributed_optimizer: bool = True
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)

@@ -41,6 +41,11 @@ class Strategy:
         if not is_whole(self.degree, 1, LARGEST_DEGREE):
             raise ValueError(f"{self.axis}={self.degree}: a degree is a whole number from 1 to {LARGEST_DEGREE}")
 
+    @property
+    def axes(self) -> dict[str, int]:
+        """The mesh axes of its ranks with their degrees, outermost first; one, unless its ranks form groups."""
+        return {self.axis: self.degree}
+
     def __str__(self) -> str:
         """The text that builds it: axis, degree, and the options that are not at their default."""
         options = (f"{key}={as_text(value)}" for key, value in self.options())
@@ -90,9 +95,9 @@ class Strategy:
         return False
 
     @property
-    def splits_gradients(self) -> bool:
-        """Whether its ranks hold different gradients once these are reduced, so that a norm adds up over the axis."""
-        return True
+    def splits_gradients(self) -> tuple[str, ...]:
+        """Axes whose ranks hold different gradients once these are reduced, so that a norm adds up over them."""
+        return tuple(self.axes)
 
     def share(self, state: str) -> float:
         """The share a rank keeps of the `parameters`, `gradients` or `optimizer` states of its sharded layers.

@@ -16,7 +16,15 @@ ACTIONS = {
 }
 """Colour and words of each kind of action, in the order of the legend."""
 STAGED = ("F", "B", "I", "W")
-AXES = {"tp": "#EE7733", "cp": "#DDCC44", "ep": "#33BBEE", "fsdp": "#CC3311", "dp": "#AA3377", "pp": "#332288"}
+AXES = {
+    "tp": "#EE7733",
+    "cp": "#DDCC44",
+    "ep": "#33BBEE",
+    "fsdp": "#CC3311",
+    "dp_shard": "#DD77AA",
+    "dp": "#AA3377",
+    "pp": "#332288",
+}
 OTHER_AXES = "#777777"
 IDLE = "#ECECEC"
 WAIT = "#A8A8A8"

@@ -74,9 +74,9 @@ def _tied(step: "TrainingStep", after: tuple[str, ...]) -> Op:
 def _optimizer(step: "TrainingStep", parameters: float, ready: tuple[str, ...], sent: tuple[str, ...]) -> Iterator[Op]:
     """Gradient norm over the rank's share, one scalar all-reduce per axis (as torchtitan does), the update.
 
-    The norm adds up over the axes whose ranks hold different gradients: tp, pp, fsdp, and dp with zero=1. Plain
-    dp has the same gradients on all of its ranks. An offloaded optimizer updates at the host, once the gradients are
-    there (the ops `sent`).
+    The norm adds up over the axes whose ranks hold different gradients: tp, pp, fsdp, and dp (or its groups) with
+    zero=1. Plain dp has the same gradients on all of its ranks. An offloaded optimizer updates at the host, once the
+    gradients are there (the ops `sent`).
     """
     numbers, optimizer = step.rank_microbatch, step.settled_optimizer
     previous = "gradient_norm"
@@ -89,9 +89,9 @@ def _optimizer(step: "TrainingStep", parameters: float, ready: tuple[str, ...], 
         dtype=numbers.reduced_dtype,
     )
     for strategy in reversed(step.settled_plan.strategies):
-        if strategy.degree > 1 and strategy.splits_gradients:
-            yield _scalar(strategy.axis, previous)
-            previous = f"gradient_norm.{strategy.axis}"
+        for axis in strategy.splits_gradients if strategy.degree > 1 else ():
+            yield _scalar(axis, previous)
+            previous = f"gradient_norm.{axis}"
     if step.offload:
         yield from host_copies.update(step.offload, optimizer, numbers.element, parameters, (previous, *sent))
         return

@@ -12,8 +12,10 @@ PUBLISHED = Stack(
     fused_loss=True,
     attention="flash2",
     fusion=False,
+    gather="broadcast",
     sources=MappingProxyType(
         {
+            "gather": "InternEvo: every ZeRO rank broadcasts the parameters that it updated",
             "fused_loss": "InternEvo: FlashCrossEntropyLoss of flash-attn",
             "attention": "InternEvo: flash-attention with packed samples",
             "fusion": "InternEvo: RMSNorm by Apex, the rest eager PyTorch",
