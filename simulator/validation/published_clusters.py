@@ -13,10 +13,10 @@ RACK = 64
 """GPUs of an NVL72 that jobs use: 16 of its 18 trays, as NVIDIA's own runs do."""
 TRAY = 4
 
-VARIANTS: dict[str, str] = {}
+VARIANTS = {"H100-96GB-HBM2e": "h100_hbm2e"}
 """Parts that are sold under a name of SERVERS but differ, by how `accelerator_as_published` begins."""
 
-TRANSPORTS = {"roce": "roce", "slingshot": "slingshot", "efa": "efa", "tcp": "tcp"}
+TRANSPORTS = {"omnipath": "omnipath", "roce": "roce", "slingshot": "slingshot", "efa": "efa", "tcp": "tcp"}
 """Words of a row that name its network; the rest has what its family has: InfiniBand."""
 CARDS = (
     r"(\d+) x (\d+) ?Gb",

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from simulator.validation.published_cells import Cells
 from simulator.validation.published_clusters import slices
-from simulator.validation.published_stacks import WITHOUT_SEQUENCE_PARALLELISM, WITHOUT_SHARDED_OPTIMIZER
+from simulator.validation.published_stacks import WITHOUT_SEQUENCE_PARALLELISM
 from simulator.validation.tables import LeftOutError
+from workloads import stacks
 
 SCHEDULES = {
     "zb-1p": "zb_auto",
@@ -28,14 +29,13 @@ SPLITS = r"TP(\d+) x PP(\d+)"
 RECOMPUTED = {
     "minimal": "selective,modules=attention+norm+activation",
     "qkv_proj_offloaded": "full",
-    "op-level SAC": "selective,modules=norm+mlp",
-    "per-op SAC": "selective,modules=norm+mlp",
-    "selective op": "selective,modules=norm+mlp",
+    "op-level SAC": "selective,modules=op",
+    "per-op SAC": "selective,modules=op",
+    "selective op": "selective,modules=op",
 }
 """What some sources' words for recomputation come to. MaxText's `minimal` keeps all products of weights, and
 `qkv_proj_offloaded` nothing else on the accelerator but what it needs for queries, keys and values (base.yml and
-layers/decoders.py); torchtitan's per-op policy keeps attention and every second product (parallelize_llama.py), here
-all but those of the network's first half."""
+layers/decoders.py); torchtitan's per-op policy keeps attention and every second product (parallelize_llama.py)."""
 EVERY_SECOND_LAYER = "selective layer"
 
 
@@ -87,7 +87,7 @@ def _pipeline(cells: Cells, pp: int) -> str:
 
 def _data(cells: Cells, dp: int, stack: str) -> Iterator[str]:
     """Replicas: whole, with a sharded optimizer, or fully sharded in groups."""
-    usual = "none" if stack in WITHOUT_SHARDED_OPTIMIZER else "zero1"
+    usual = "zero1" if stacks.build(stack).distributed_optimizer else "none"
     sharding = cells.told("sharding", usual)
     group = int(cells.number("shard_group")) if cells.states("shard_group") else dp
     if sharding in ("fsdp", "hsdp"):
