@@ -47,7 +47,7 @@ def model(cells: Cells, year: int) -> Transformer:
         facts["positions"] = int(cells.number("sequence"))
     if name.startswith(("gpt", "bloom")):
         facts["dropout"] = year < DROPOUT_UNTIL
-    return Transformer(name=cells.word("model"), **_dimensions(cells), **facts)
+    return Transformer(name=cells.word("model"), **{**_dimensions(cells), **facts})
 
 
 def _gated(cells: Cells, usual: bool) -> bool:
@@ -55,7 +55,7 @@ def _gated(cells: Cells, usual: bool) -> bool:
     return cells.told("gated_mlp", "yes" if usual else "no") == "yes"
 
 
-def _dimensions(cells: Cells) -> dict[str, int]:
+def _dimensions(cells: Cells) -> dict[str, Any]:
     """Sizes as printed; heads all have keys of their own, and the network is 4 times as wide, unless said otherwise."""
     hidden, heads = int(cells.number("hidden")), int(cells.number("heads"))
     return {

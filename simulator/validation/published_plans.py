@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from simulator.validation.published_cells import Cells
 from simulator.validation.published_clusters import slices
-from simulator.validation.published_stacks import WITHOUT_SEQUENCE_PARALLELISM, WITHOUT_SHARDED_OPTIMIZER
+from simulator.validation.published_stacks import WITHOUT_SEQUENCE_PARALLELISM
 from simulator.validation.tables import LeftOutError
+from workloads import stacks
 
 SCHEDULES = {
     "zb-1p": "zb_auto",
@@ -34,8 +35,7 @@ RECOMPUTED = {
 }
 """What some sources' words for recomputation come to. MaxText's `minimal` keeps all products of weights, and
 `qkv_proj_offloaded` nothing else on the accelerator but what it needs for queries, keys and values (base.yml and
-layers/decoders.py); torchtitan's per-op policy keeps attention and every second product (parallelize_llama.py), here
-all but those of the network's first half."""
+layers/decoders.py); torchtitan's per-op policy keeps attention and every second product (parallelize_llama.py)."""
 EVERY_SECOND_LAYER = "selective layer"
 
 
@@ -87,7 +87,7 @@ def _pipeline(cells: Cells, pp: int) -> str:
 
 def _data(cells: Cells, dp: int, stack: str) -> Iterator[str]:
     """Replicas: whole, with a sharded optimizer, or fully sharded in groups."""
-    usual = "none" if stack in WITHOUT_SHARDED_OPTIMIZER else "zero1"
+    usual = "zero1" if stacks.build(stack).distributed_optimizer else "none"
     sharding = cells.told("sharding", usual)
     group = int(cells.number("shard_group")) if cells.states("shard_group") else dp
     if sharding in ("fsdp", "hsdp"):
@@ -102,13 +102,11 @@ def _data(cells: Cells, dp: int, stack: str) -> Iterator[str]:
     zero = {"none": 0, "zero1": 1, "zero2": 2}.get(sharding)
     if zero is None:
         raise LeftOutError(f"no such sharding is modelled ({sharding})")
-    shard = SHARD.format(group) if zero == 1 and group < dp and SHARD else ""
+    shard = f",shard={group}" if zero == 1 and group < dp else ""
     overlap = ",overlap=off" if cells.word("overlap_dp") == "no" and zero < 2 else ""
     yield f"dp={dp},zero={zero}{shard}{overlap}"
 
 
-SHARD = ""
-"""The option for an optimizer that is sharded in groups smaller than all replicas."""
 OVERLAP_TP = ""
 """The option for collectives of tensor parallelism that overlap with the GEMMs around them."""
 

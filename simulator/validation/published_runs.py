@@ -60,7 +60,7 @@ class Case:
     def step(self) -> TrainingStep:
         """What to simulate."""
         given = dict(self.arguments)
-        return TrainingStep(self.model, self.plan, **given, **published_stacks.arguments(self.stack))
+        return TrainingStep(self.model, self.plan, **given, stack=self.stack)
 
     @property
     def key(self) -> tuple[Any, ...]:

@@ -1,7 +1,6 @@
 """Which software stack a published run used, by one rule: who published it, when, and what the row says."""
 
 import re
-from typing import Any
 
 from simulator.validation.published_cells import Cells
 
@@ -39,8 +38,6 @@ EAGER = {"torchtitan_2024": "torchtitan_2024_eager"}
 """Stacks of rows that do not say `torch.compile`."""
 WITHOUT_SEQUENCE_PARALLELISM = ("megatron_2021", "deepspeed_2022", "framework_none")
 """Stacks older than arXiv:2205.05198: tensor parallel runs that do not mention sequence parallelism have none."""
-WITHOUT_SHARDED_OPTIMIZER = ("megatron_2021", "framework_none")
-"""Stacks whose data parallelism keeps the optimizer whole unless a row says otherwise."""
 
 
 def year(cells: Cells) -> int:
@@ -68,8 +65,3 @@ def stack(cells: Cells) -> str:
     if name == "megatron":
         return "megatron_2021" if year(cells) < MODERN else "megatron_2024"
     return name if "torch.compile" in cells.word("notes") else EAGER.get(name, name)
-
-
-def arguments(name: str) -> dict[str, Any]:
-    """The arguments by which a TrainingStep gets a stack."""
-    return {"stack": name}

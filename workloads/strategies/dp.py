@@ -135,7 +135,7 @@ class Data(Strategy):
             Collective(
                 name=name,
                 stream=axis,
-                kind=self.gather,
+                kind=self.gather or GATHERS[0],
                 axes=(axis,),
                 bytes=parameters * microbatch.element / parts,
                 dtype=microbatch.dtype,
@@ -242,7 +242,7 @@ def build(  # noqa: PLR0917 (one argument for each option)
     if bucket is not None and not (is_number(bucket) and bucket >= 1):
         size = as_text(bucket)
         raise ValueError(f"bucket={size}: a bucket is a number of bytes, at least 1; default: 40e6 elements or more")
-    if gather not in GATHERS:
+    if gather is not None and gather not in GATHERS:
         raise ValueError(unknown("gather", as_text(gather), GATHERS))
     if gather == "broadcast" and not zero:
         raise ValueError("gather=broadcast is for the shares that zero=1 or 2 leave; zero=0 gathers nothing")
