@@ -68,7 +68,7 @@ def price(demand: Demand, constant: Callable[[str], Floats]) -> Price:
     in_switch = demand.share.startswith("in_switch")
     launch, setup, ramp = (
         np.max(constant(name) * used, axis=1, initial=0.0) if demand.starts else 0.0 * free
-        for name in ("launch", "setup", "in_switch_ramp" if in_switch else "ramp")
+        for name in ("launch", "setup", "ramp")
     )
     ramp = ramp * demand.passes
     ramped = ramp * -np.expm1(-np.divide(bulk, ramp, out=np.zeros_like(bulk), where=ramp > 0))

@@ -57,8 +57,8 @@ class Fabric:
     channels.
 
     The share is `share`, `lone_share` for a single ring or tree across hosts. Where switches reduce it is
-    `in_switch_share`, times `in_switch_tree_share` where trees between hosts take turns with them, and the ramp is
-    another, too. Times in seconds; `sm_share` is the share of an accelerator's SMs that its kernels hold.
+    `in_switch_share`, times `in_switch_tree_share` where trees between hosts take turns with them. Times in seconds;
+    `sm_share` is the share of an accelerator's SMs that its kernels hold.
     """
 
     share: float = 1.0
@@ -72,7 +72,6 @@ class Fabric:
     software_step: float = 0.0
     bulk_step: float = 0.0
     ramp: float = 0.0
-    in_switch_ramp: float = 0.0
     sm_share: float = 0.0
 
 
@@ -82,7 +81,7 @@ SHARES = ("share", "lone_share", "in_switch_share", "in_switch_tree_share", "low
 OF_ACCELERATORS = ("launch", "ramp")
 """Constants that the accelerator gives to all kinds of links; others it gives to its scale-up links."""
 
-SAME_AS = (("lone_share", "share"), ("in_switch_share", "share"), ("in_switch_ramp", "ramp"))
+SAME_AS = (("lone_share", "share"), ("in_switch_share", "share"))
 """Constants that equal another one where the file does not give them."""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from simulator import constants
 from simulator.constants import Key, as_yaml
 from simulator.demand import Demand, Floats, Ints, price
 from simulator.fabrics import Fabric, Fabrics, published
@@ -17,7 +18,7 @@ from simulator.validation.measured import Case, cases, read
 
 PRIORS: Mapping[str, Mapping[str, float]] = {
     "all": {"launch": 10e-6, "setup": 10e-6, "step": 0.7e-6, "ramp": 50e-6},
-    "scale_up": {"share": 0.76, "low_latency_share": 0.25, "in_switch_tree_share": 0.93, "in_switch_ramp": 60e-6},
+    "scale_up": {"share": 0.76, "low_latency_share": 0.25, "in_switch_tree_share": 0.93},
     "network": {"share": 0.94, "low_latency_share": 0.05, "bulk_step": 14e-6},
     "ethernet": {"lone_share": 0.7},
     "hosted": {"software_step": 25e-6},
@@ -179,9 +180,13 @@ def _prior(key: Key) -> float:
 
 
 def main() -> None:
-    """Print the constants fitted to the package's measurements."""
+    """Print the constants fitted to the package's measurements, with their standard errors."""
     model = Model(cases(read())[0], published())
-    print(as_yaml(model.fabrics(model.fit(), published()).values))  # noqa: T201
+    logs = model.fit()
+    errors = dict(zip(model.keys, model.standard_errors(logs).tolist(), strict=True))
+    values = model.fabrics(logs, published()).values
+    ordered = {key: errors[key] for key in values if key in errors}
+    print(as_yaml(values, ordered, constants.sources("fabrics.yaml")))  # noqa: T201
 
 
 if __name__ == "__main__":
