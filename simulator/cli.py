@@ -51,9 +51,10 @@ def main() -> None:
 @click.option("--precision", default="bf16", show_default=True, help="bf16, fp16, fp32, tf32, fp8, mxfp8 or nvfp4.")
 @click.option("--optimizer", default="adam", show_default=True, help="Such as adam,gradients=4, muon or none.")
 @click.option("--offload", default="none", show_default=True, help="Such as optimizer or optimizer+gradients,to=nvme.")
-@click.option("--attention", default="flash", show_default=True, help="flash, flash2 or unfused.")
-@click.option("--fusion/--no-fusion", default=True, show_default=True, help="Whether elementwise kernels are fused.")
-@click.option("--graphs", is_flag=True, help="Replay kernels from CUDA graphs: the host launches none.")
+@click.option("--stack", default="megatron_bridge_2025", show_default=True, help="Software: see stepsim list stacks.")
+@click.option("--attention", help="flash, flash2, triton or unfused; by default the stack's.")
+@click.option("--fusion/--no-fusion", default=None, help="Whether elementwise kernels are fused; else as the stack.")
+@click.option("--graphs/--no-graphs", default=None, help="Whether CUDA graphs launch the kernels; else as the stack.")
 @click.option("--convention", default="causal", show_default=True, help="How model FLOPs are counted.")
 @click.option("--detail", type=click.Choice(["ops", "actions"]), default="ops", show_default=True)
 @click.option("--algorithm", multiple=True, metavar="KIND=NAME", help="Such as all_reduce=ring; the rest is chosen.")
@@ -234,6 +235,29 @@ def validate_gemm(data: str | None, out: str | None, as_json: bool) -> None:
     _validate(gemm, data, out, as_json=as_json)
 
 
+@validate.command(name="runs")
+@click.option("--data", type=click.Path(dir_okay=False), help="Published runs of your own, with the same columns.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write every row with its prediction to this CSV file.")
+@click.option("--plot", type=click.Path(dir_okay=False), help="Draw predicted against published times, PNG or SVG.")
+@click.option("--split", multiple=True, help="Only rows of this split, such as calib; may be given again.")
+@click.option("--group", multiple=True, help="Only rows of this group, such as korth22; may be given again.")
+@JSON
+def validate_runs(data: str | None, out: str | None, as_json: bool, plot: str | None, **kept: tuple[str, ...]) -> None:
+    """Compare step times and peak memory of whole training runs with published ones, on two processes."""
+    from simulator.validation import runs, runs_scatter
+    from simulator.validation.report import SECONDS, check_compared
+
+    check_writable(out, plot)
+    check_picture(plot)
+    rows, summary = runs.validate(data, splits=kept["split"], groups=kept["group"], progress=not as_json)
+    if out is not None:
+        runs.written(rows).rename(columns=SECONDS).to_csv(out, index=False)
+    check_compared(summary, len(rows), data or "runs.csv")
+    if plot is not None:
+        save_picture(runs_scatter.draw(rows), plot)
+    _print(summary if as_json else runs.text(summary), as_json=as_json)
+
+
 @validate.command(name="schedules")
 @click.option("--data", type=click.Path(dir_okay=False), help="Published schedules of your own, in the same format.")
 @click.option("--out", type=click.Path(dir_okay=False), help="Write every check with its outcome to this CSV file.")
@@ -318,7 +342,7 @@ def _folders() -> dict[str, Callable[[], list[str]]]:
     """The plugin folders and how to list them."""
     import topologies
     from simulator import collectives, plots
-    from workloads import models, schedules, strategies
+    from workloads import models, schedules, stacks, strategies
 
     return {
         "models": models.names,
@@ -326,6 +350,7 @@ def _folders() -> dict[str, Callable[[], list[str]]]:
         "accelerators": topologies.accelerators.names,
         "strategies": strategies.names,
         "schedules": schedules.names,
+        "stacks": stacks.names,
         "collectives": collectives.names,
         "plots": plots.names,
     }

@@ -1,11 +1,12 @@
 """How long a kernel runs on an accelerator that does nothing else: a roofline with size effects."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from simulator import gemm
 from simulator.attention import attention_seconds
-from simulator.kernels import Constants, Kernels, published
+from simulator.kernels import Constants, Kernels, Training, published
 from topologies import Accelerator
 from topologies.plugins import unknown
 from workloads.ops import Compute
@@ -16,6 +17,7 @@ MEMORY_BOUND = (
     *("elementwise", "norm", "activation", "softmax", "dropout", "embedding", "loss"),
     *("optimizer", "cast", "router", "permutation"),
 )
+MEASURED = Training()
 KINDS = (*GEMMS, *ATTENTIONS, *MEMORY_BOUND)
 """Kinds of kernels that the roofline knows."""
 
@@ -32,27 +34,48 @@ class ComputeModel(Protocol):
 class Roofline:
     """The slower of arithmetic and memory traffic, each at the share of its peak that real kernels reach.
 
-    With `graphs`, kernels start as they do when CUDA graphs launch them. In `sustained` load the limit of power lowers
-    the clock of GEMMs, as in training; otherwise they run as fast as measured by themselves. Assumes that attention and
-    memory traffic draw too little power to be slowed. Assumes that a kernel's traffic and arithmetic
-    overlap fully, and that traffic is the op's compulsory bytes.
+    With `graphs`, kernels start as they do when CUDA graphs launch them. With `sustained` they run as in training, with
+    the kernels of a `stack` and in a job of so many `ranks`; otherwise as fast as measured by themselves. Assumes that a
+    lower limit of power lowers the clock in proportion, as where the voltage cannot fall. Assumes that a kernel's
+    traffic and arithmetic overlap fully, and that traffic is the op's compulsory bytes.
     """
 
     graphs: bool = False
     sustained: bool = False
+    stack: str = ""
+    ranks: int = 1
     constants: Constants = field(default_factory=published, repr=False)
 
     def seconds(self, op: Compute, accelerator: Accelerator) -> float:
         """Time of the kernel, its start included."""
         if op.kind not in KINDS:
             raise ValueError(unknown("kind of kernel", op.kind, KINDS))
-        kernels = self.constants.kernels(accelerator.name)
-        memory = (op.read_bytes + op.write_bytes) / (accelerator.memory_bandwidth * kernels.memory_share)
+        kernels, training = self.constants.kernels(accelerator.name, self.stack), self.training(accelerator)
+        bandwidth = accelerator.memory_bandwidth * kernels.memory_share * training.memory
+        memory = (op.read_bytes + op.write_bytes) / bandwidth
         start = kernels.graph_seconds if self.graphs else kernels.kernel_seconds
         if op.kind == "grouped_gemm" and op.shape:
             start += kernels.group_seconds * (op.shape[0] - 1)
-        clock = kernels.sustained_clock if self.sustained and op.kind in GEMMS else 1.0
-        return start + max(memory, arithmetic_seconds(op, accelerator, kernels) / clock)
+        clock = _clock(op, training) * (accelerator.power_share if self.sustained else 1.0)
+        return (start + max(memory, arithmetic_seconds(op, accelerator, kernels) / clock)) * self.slowest(training)
+
+    def training(self, accelerator: Accelerator) -> Training:
+        """How steps differ from kernels measured by themselves; not at all unless `sustained`."""
+        return self.constants.kernels(accelerator.name, self.stack).training if self.sustained else MEASURED
+
+    def slowest(self, training: Training) -> float:
+        """How much longer the slowest rank takes than the mean one: jitter x sqrt(2 ln ranks), that of a normal spread.
+
+        Assumes that ranks wait for the slowest of all everywhere, though pipelines and replicas do so less often.
+        """
+        return 1.0 + training.jitter * math.sqrt(2.0 * math.log(self.ranks))
+
+
+def _clock(op: Compute, training: Training) -> float:
+    """How fast arithmetic is in training, relative to a kernel by itself."""
+    if op.kind in GEMMS:
+        return training.clock * training.kernel_share
+    return training.attention_clock if op.kind in ATTENTIONS else 1.0
 
 
 def arithmetic_seconds(op: Compute, accelerator: Accelerator, kernels: Kernels) -> float:

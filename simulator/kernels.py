@@ -30,8 +30,8 @@ LIKE = {"Blackwell Ultra": "Blackwell"}
 ITEM_BYTES = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "mxfp8": 1.0, "nvfp4": 0.5, "fp4": 0.5}
 """Bytes of an element of each data type that kernels take, without the scales of a block."""
 
-BEST, FLASH2 = "", "flash2"
-VARIANTS = {BEST: "best", FLASH2: "flash2"}
+BEST, FLASH2, TRITON = "", "flash2", "triton"
+VARIANTS = {BEST: "best", FLASH2: "flash2", TRITON: "triton"}
 """Implementations of attention, by the `variant` of an op, and what they are called in the file."""
 
 GEMM_SHARES = {name: f"gemm_{name}" for name in ITEM_BYTES} | {"fp16": "gemm_bf16", "fp4": "gemm_nvfp4"}
@@ -55,6 +55,25 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True)
+class Training:
+    """What steps that go on for hours are like, relative to kernels measured by themselves.
+
+    `clock` is that of GEMMs and `attention_clock` that of fused attention, at the limit of power; `memory` the share of
+    the bandwidth that is left. Ranks differ by `jitter` (a standard deviation), and all wait for the slowest. Between
+    two steps the host works `step_seconds` for itself; then a kernel is launched every `launch_interval`.
+    `kernel_share` is how fast a stack's kernels are.
+    """
+
+    clock: float = 1.0
+    attention_clock: float = 1.0
+    memory: float = 1.0
+    jitter: float = 0.0
+    step_seconds: float = 0.0
+    launch_interval: float = 0.0
+    kernel_share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Kernels:
     """How an accelerator's kernels use its peaks. Shares are of the dense peak or the bandwidth of the data sheet.
 
@@ -62,8 +81,7 @@ class Kernels:
     `extra_depth_bytes` greater, and tiles smaller than the largest lose with `tile_loss`; of an unfilled wave,
     `quantisation` is lost. `group_seconds` is what each further group of a grouped GEMM costs. `memory_share` is what
     large memory-bound kernels see; `kernel_seconds` a kernel's own start and drain, `graph_seconds` the same when it is
-    launched by a graph, `launch_interval` the host's time between launches; `sustained_clock` the clock of steps that
-    go on for hours, relative to that of kernels measured by themselves. `tail` blocks of attention are waited for
+    launched by a graph. `tail` blocks of attention are waited for
     at the end, and its backward reaches `backward_share` of what the forward does.
     """
 
@@ -75,11 +93,10 @@ class Kernels:
     memory_share: float = 1.0
     kernel_seconds: float = 0.0
     graph_seconds: float = 0.0
-    launch_interval: float = 0.0
-    sustained_clock: float = 1.0
     tail: float = 0.0
     backward_share: float = 1.0
     attention: Mapping[str, Attention] = field(default_factory=dict)
+    training: "Training" = field(default_factory=Training)
 
     def gemm_share(self, dtype: str) -> float:
         """The share of its peak that a data type's large GEMMs reach."""
@@ -101,16 +118,20 @@ class Constants:
     """A whole set of constants: `values` by their place in the file, read by family."""
 
     values: Mapping[Key, float]
-    cache: dict[str, Kernels] = field(default_factory=dict)
+    cache: dict[tuple[str, str], Kernels] = field(default_factory=dict)
 
-    def kernels(self, accelerator: str) -> Kernels:
-        """The constants of an accelerator's family; an ideal one (peak, no overhead) where there is no data sheet."""
-        if accelerator not in self.cache:
+    def kernels(self, accelerator: str, stack: str = "") -> Kernels:
+        """The constants of an accelerator's family below a software stack, and of the stack.
+
+        An accelerator without a data sheet is ideal (peak, no overhead).
+        """
+        stack = stack.partition(",")[0]
+        if (accelerator, stack) not in self.cache:
             family = FAMILIES.get(accelerator, OTHER if accelerator in DATA_SHEETS else "")
-            self.cache[accelerator] = self._of(family) if family else IDEAL
-        return self.cache[accelerator]
+            self.cache[accelerator, stack] = self._of(family, stack) if family else IDEAL
+        return self.cache[accelerator, stack]
 
-    def _of(self, family: str) -> Kernels:
+    def _of(self, family: str, stack: str) -> Kernels:
         """The constants of a family: its own, or else those of the one it is like, or else those of the rest."""
         lineage = (OTHER, *([LIKE[family]] if family in LIKE else []), family)
         own = self._joined("families", lineage)
@@ -118,8 +139,8 @@ class Constants:
             gemm={dtype: own[name] for dtype, name in GEMM_SHARES.items()},
             memory_share=own["memory_share"],
             kernel_seconds=own["kernel_seconds"],
-            sustained_clock=own["sustained_clock"],
             attention={variant: self._attention(lineage, name) for variant, name in VARIANTS.items()},
+            training=Training(**self._joined("training", (*lineage, stack))),
             **{name: value for (section, _, name), value in self.values.items() if section == "shared"},
         )
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from simulator import deadlock
 from simulator.actions import Actions
 from simulator.blocks import BlockCompiler
-from simulator.compute import ComputeModel, Roofline
+from simulator.compute import MEASURED, ComputeModel, Roofline
 from simulator.engine import NETWORKS, Engine
 from simulator.flights import Flights
-from simulator.kernels import kernels
 from simulator.mailbox import channels
 from simulator.network import SharedNetwork
 from simulator.quotient import Quotient
@@ -62,12 +61,14 @@ def replay(whole: Quotient, scripts: Sequence[Script], options: ReplayOptions) -
 def scripts(whole: Quotient, compute: ComputeModel, *, launch: bool = True) -> list[Script]:
     """What every rank class of a quotient replays; the host launches nothing when the program comes from graphs."""
     program = whole.program
-    if program.graphs and isinstance(compute, Roofline):
-        compute = dataclasses.replace(compute, graphs=True)
+    if isinstance(compute, Roofline):
+        compute = dataclasses.replace(compute, graphs=program.graphs, stack=program.stack, ranks=program.mesh.size)
     compiler = BlockCompiler(program, compute)
     written = []
     for rank_class in whole.rank_classes:
         blocks = [compiler.ready(program.blocks[each.block], rank_class.accelerator) for each in rank_class.order]
-        interval = kernels(rank_class.accelerator.name).launch_interval if launch and not program.graphs else 0.0
-        written.append(Script.of(rank_class, blocks, interval, channels=channels(whole)))
+        training = compute.training(rank_class.accelerator) if isinstance(compute, Roofline) else MEASURED
+        interval = training.launch_interval if launch and not program.graphs else 0.0
+        start = training.step_seconds if launch else 0.0
+        written.append(Script.of(rank_class, blocks, interval, start=start, channels=channels(whole)))
     return written

@@ -101,14 +101,13 @@ def _prepared(
     program: Program, topology: Topology, compute: ComputeModel, algorithms: Mapping[str, str], *, fold: bool
 ) -> tuple[Quotient, list[Script]]:
     """The quotient and its scripts, kept on the program for the next time."""
-    key = topology, compute, frozenset(algorithms.items()), fold
+    key = topology, frozenset(algorithms.items()), fold
     if key not in program.cache:
-        whole = quotient(program, topology, algorithms, fold=fold)
         while len(program.cache) >= KEPT:
             program.cache.pop(next(iter(program.cache)))
-        program.cache[key] = whole, scripts(whole, compute)
-    prepared: tuple[Quotient, list[Script]] = program.cache[key]
-    return prepared
+        program.cache[key] = quotient(program, topology, algorithms, fold=fold)
+    whole: Quotient = program.cache[key]
+    return whole, whole.once(("scripts", compute), lambda: scripts(whole, compute))
 
 
 def _check(algorithms: Mapping[str, str]) -> None:

@@ -65,7 +65,7 @@ def test_tensor_cores_brought_three_orders_of_magnitude():
 
 def test_the_h100_with_hbm2e_is_an_h100_with_another_memory_and_less_power():
     usual, other = accelerators.build("h100"), accelerators.build("H100-SXM5-HBM2e")
-    assert (usual.power_watts, other.power_watts) == (700, 500)
+    assert (usual.power_share, other.power_share) == (1.0, 500 / 700)
     assert (other.peak_flops, other.sm_count, other.clock_hertz) == (usual.peak_flops, 132, 1830e6)
     assert other.memory_bandwidth < usual.memory_bandwidth
     assert other.memory_bytes / usual.memory_bytes == 6 / 5

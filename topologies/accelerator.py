@@ -11,6 +11,7 @@ NON_NEGATIVE = (
     "host_bandwidth",
     "host_devices",
     "power_watts",
+    "power_limit_watts",
 )
 """Facts that are 0 where they are unknown."""
 
@@ -25,8 +26,8 @@ class Accelerator:
     behind the peaks. An SM (compute unit, TensorCore) has so many `cores` for FP32 and `tensor_cores` (matrix cores,
     matrix units); `cache_bytes` is the last level of cache, or SRAM. `host_bandwidth` is the link to the host, bytes/s
     each way, of the kind `host_kind` (pcie or c2c); `host_devices` how many devices share a host where that is less
-    than a scale-up domain. `power_watts` is the limit under which a board works. Each is 0 where unknown.
-    Infinite values are legal, for ideal devices.
+    than a scale-up domain. `power_watts` is what a board is made for, `power_limit_watts` a lower limit under
+    which it is run. Each is 0 where unknown. Infinite values are legal, for ideal devices.
 
     >>> chip = Accelerator("toy", {"bf16": 1e15}, 80e9, 3e12, sm_count=132, source="an example")
     >>> chip.peak("bf16"), chip.usable_memory_bytes
@@ -48,6 +49,7 @@ class Accelerator:
     host_kind: str = "pcie"
     host_devices: int = 0
     power_watts: float = 0.0
+    power_limit_watts: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.usable_memory_bytes:
@@ -60,6 +62,12 @@ class Accelerator:
         for what in NON_NEGATIVE:
             if not getattr(self, what) >= 0:
                 raise ValueError(f"accelerator {self.name}: {what}={getattr(self, what)}, but it must be 0 or more")
+
+    @property
+    def power_share(self) -> float:
+        """The share of its power that a lower limit leaves; 1 without one."""
+        limited = self.power_watts and 0 < self.power_limit_watts < self.power_watts
+        return self.power_limit_watts / self.power_watts if limited else 1.0
 
     def __hash__(self) -> int:
         return hash(self.name)

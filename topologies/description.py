@@ -22,7 +22,10 @@ def describe(
     '4 H100-SXM5 in 4 nodes; port 12.5 GB/s'
     """
     nodes = int(hosts.max()) + 1
-    where = f"on a torus of {'x'.join(map(str, grid))}" if grid else f"in {nodes} node{'s' if nodes > 1 else ''}"
+    where = f"in {nodes} node{'s' if nodes > 1 else ''}"
+    if grid:
+        torus = "x".join(map(str, grid[1:] if nodes > 1 else grid))
+        where = f"on {nodes} tori of {torus}" if nodes > 1 else f"on a torus of {torus}"
     what = " + ".join(f"{count} {name}" for name, count in Counter(chip.name for chip in chips).items())
     ranks = {node: rank for rank, node in enumerate(devices)}
     places = np.array([ranks.get(node, NONE) for node in links.nodes])

@@ -10,9 +10,10 @@ from workloads.modules import Channels, Module, Split
 from workloads.ops import Compute, Op
 
 WHOLE = Mask()
-IMPLEMENTATIONS = ("flash", "flash2", "unfused")
+IMPLEMENTATIONS = ("flash", "flash2", "triton", "unfused")
 """`flash` is the fastest fused kernel of an accelerator (cuDNN, FlashAttention-3), `flash2` FlashAttention-2
-(arXiv:2307.08691); `unfused` writes all scores to memory, as Megatron-LM did in arXiv:2205.05198."""
+(arXiv:2307.08691), `triton` the kernel in Triton of 2022 that came before it; `unfused` writes all scores to memory, as
+Megatron-LM did in arXiv:2205.05198."""
 
 
 @dataclass(frozen=True, slots=True)

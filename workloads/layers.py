@@ -60,7 +60,7 @@ class Layer:
         for stretch in stretches(self, targets):
             inside = [each for each in stretch.modules if each.saved_input(microbatch)]
             for each in inside:
-                kept[each.name] = each.saved_input(microbatch) if each is inside[0] else 0.0
+                kept[each.name] = each.saved_input(microbatch) * (1.0 if each is inside[0] else stretch.kept(each))
             if stretch.drops_output:
                 user = self.modules[stretch.user]
                 kept[user.name] -= user.saved_input(microbatch)
@@ -88,17 +88,24 @@ class Stretch(NamedTuple):
     modules: tuple[Module, ...]
     user: int
     drops_output: bool
+    halved: tuple[str, ...] = ()
+
+    def kept(self, module: Module) -> float:
+        """The share of a later module's input that is not computed again: half of what a halved one makes."""
+        before = self.modules[self.modules.index(module) - 1]
+        return 0.5 if before.name in self.halved else 0.0
 
 
 def stretches(layer: Layer, targets: Sequence[Target]) -> Iterator[Stretch]:
     """Where a layer has what is to be recomputed; neighbours are one stretch, as one needs what the other drops."""
     drops = {name: target.drops_output for target in targets for name in target.modules}
+    halved = tuple(name for target in targets for name in target.halved)
     marked = [(index, module) for index, module in enumerate(layer.modules) if module.name in drops]
     for _, found in groupby(enumerate(marked), key=lambda each: each[1][0] - each[0]):
         run = [each for _, each in found]
         after = range(run[-1][0] + 1, len(layer.modules))
         user = next(index for index in after if not isinstance(layer.modules[index], Boundary))
-        yield Stretch(tuple(module for _, module in run), user, drops[run[-1][1].name])
+        yield Stretch(tuple(module for _, module in run), user, drops[run[-1][1].name], halved)
 
 
 Part = Literal["forward", "again", "input", "weight"]
@@ -159,7 +166,8 @@ def _leaves(module: Module | None) -> TypeGuard[Boundary]:
 
 def again(layer: Layer, stretch: Stretch, microbatch: Microbatch) -> Iterator[Task]:
     """The forward of a stretch once more, from the input that it kept, and what its user had kept of its output."""
-    repeated = list(_chain(stretch.modules, microbatch, ()))
+    modules = [each.half() if each.name in stretch.halved else each for each in stretch.modules]
+    repeated = list(_chain(modules, microbatch, ()))
     flow = _names(task.op for task in repeated[-1:])
     for op in layer.modules[stretch.user].converted(microbatch) if stretch.drops_output else ():
         repeated.append(Task(op, flow))
@@ -194,14 +202,19 @@ def embedding(model: Transformer) -> Layer:
     return Layer("embedding", modules)
 
 
-def head(model: Transformer, *, owned: bool = True) -> Layer:
+def head(model: Transformer, *, owned: bool = True, fused_loss: bool = False) -> Layer:
     """Final norm, logits and loss; `owned=False` where the weight is the embedding's on the same rank.
 
     Assumes that logits are never computed in a narrow format, as in Megatron-LM and Transformer Engine.
     """
     outputs = (Channels(model.vocab, model.vocab),)
     logits = Matmul("logits", outputs, model.hidden, "column", owned=owned, narrow=False)
-    modules = (_norm(model, "norm"), Boundary("enter", model.hidden, "enter"), logits, Loss("loss", model.vocab))
+    modules = (
+        _norm(model, "norm"),
+        Boundary("enter", model.hidden, "enter"),
+        logits,
+        Loss("loss", model.vocab, fused=fused_loss),
+    )
     return Layer("head", modules)
 
 

@@ -98,7 +98,7 @@ class _Account:
         else:
             _add(found, Item("parameters", "narrow copies"), sum(copies))
         gradients = [[layer.gradients for layer in stage.layers] for stage in self.stages.values()]
-        for strategy in self.step.plan.inside_out:
+        for strategy in self.step.settled_plan.inside_out:
             gathered = strategy.gathered([layer.used for layer in self.layers])
             _add(found, Item("gathered", "parameters"), gathered * self.microbatch.element)
             waiting = max(strategy.unscattered(units, self.microbatch) for units in gradients)
@@ -110,7 +110,7 @@ class _Account:
 
     def _add_fetched(self, found: Found) -> None:
         """Parameters that come from the host, those of two units, and gradients on their way there, those of one."""
-        plan = self.step.plan
+        plan = self.step.settled_plan
         if self.step.offload.keeps("parameters"):
             fetched = sum(sorted(layer.used for layer in self.layers)[-2:]) * plan.share("parameters")
             _add(found, Item("buffers", "fetched parameters"), fetched * self.microbatch.element)
@@ -121,7 +121,7 @@ class _Account:
     def _states(self, *, offloaded: bool) -> Found:
         """Model states that are kept here, or those at the host."""
         found: Found = {}
-        optimizer, element = self.step.optimizer, self.microbatch.element
+        optimizer, element = self.step.settled_optimizer, self.microbatch.element
         sizes = {
             "parameters": element,
             "gradients": self.microbatch.gradient_bytes,
@@ -132,7 +132,7 @@ class _Account:
             if self.step.offload.keeps(row) == offloaded:
                 many = self.versions if row == "parameters" else 1
                 for layer in self.layers:
-                    each = many * layer.parameters * size * self.step.plan.share(SHARES[row])
+                    each = many * layer.parameters * size * self.step.settled_plan.share(SHARES[row])
                     _add(found, Item(row, PARTS[layer.kind]), each)
         return found
 
@@ -146,7 +146,7 @@ class _Account:
     def _working(self, stage: Stage, kind: str) -> list[Found]:
         """What is there beside that while an action runs, piece by piece of the stage."""
         always: Found = {}
-        if stage.layers and self.step.plan.share("boundary") < 1:
+        if stage.layers and self.step.settled_plan.share("boundary") < 1:
             gathered = self.microbatch.bytes(self.step.model.hidden) * (1 if kind == "F" else 2)
             _add(always, Item("buffers", "gathered tokens"), gathered)
         if kind == "W":
@@ -240,7 +240,7 @@ class _Account:
 
     def _boundary(self) -> float:
         """The activation between two layers."""
-        return self.microbatch.bytes(self.step.model.hidden * self.step.plan.share("boundary"))
+        return self.microbatch.bytes(self.step.model.hidden * self.step.settled_plan.share("boundary"))
 
     def _add_saved(self, found: Found, layer: Layer, *, sign: int = 1) -> None:
         """Everything that a layer keeps, by module; those of embedding and head under their name."""

@@ -25,6 +25,9 @@ LOSS_BYTES = (16, 8)
 """Bytes read and written per logit by a cross-entropy forward: 24 in all (calibrated eager kernels)."""
 LOSS_BACKWARD_BYTES = (8, 4)
 """The same backward: 12 in all."""
+FUSED_LOSS_BYTES = (2, 0), (2, 2)
+"""Forward and backward of a fused one (flash-attn, Transformer Engine, Liger): BF16 logits are read once each, and
+their gradient takes their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,10 @@ class Module:
 
     def split(self, split: Split) -> Self:
         """The part of one rank under a tensor split."""
+        raise NotImplementedError
+
+    def half(self) -> Self:
+        """The same with half of its output channels."""
         raise NotImplementedError
 
     def forward(self, microbatch: Microbatch) -> tuple[Op, ...]:
@@ -155,6 +162,10 @@ class Matmul(Module):
         outputs = tuple(channels.split(split.degree) for channels in self.outputs)
         kept = share(self.inputs, split.degree) if split.sequence else self.inputs
         return dataclasses.replace(self, outputs=outputs, kept=kept)
+
+    def half(self) -> Self:
+        """Half of the output channels."""
+        return dataclasses.replace(self, outputs=tuple(Channels(each.size / 2, each.pieces) for each in self.outputs))
 
     def forward(self, microbatch: Microbatch) -> tuple[Op, ...]:
         """One GEMM (tokens, width, inputs), its input converted first where that has to be."""
@@ -327,14 +338,16 @@ class Loss(Module):
 
     vocab: float
     axis: str = ""
+    fused: bool = False
 
     def split(self, split: Split) -> Self:
         """A share of the vocabulary."""
         return dataclasses.replace(self, vocab=share(self.vocab, split.degree), axis=split.axis)
 
     def backward(self, microbatch: Microbatch) -> tuple[Op, ...]:
-        """12 bytes per logit."""
-        return (self._kernel(microbatch, f"{self.name}.backward", LOSS_BACKWARD_BYTES),)
+        """12 bytes per logit, 4 if fused."""
+        traffic = FUSED_LOSS_BYTES[1] if self.fused else LOSS_BACKWARD_BYTES
+        return (self._kernel(microbatch, f"{self.name}.backward", traffic),)
 
     def _kernel(self, microbatch: Microbatch, name: str, traffic: tuple[int, int]) -> Compute:
         """The loss kernel with so many bytes read and written per logit."""
@@ -342,8 +355,8 @@ class Loss(Module):
         return Compute(name=name, kind="loss", read_bytes=read, write_bytes=write, dtype=microbatch.dtype)
 
     def forward(self, microbatch: Microbatch) -> tuple[Op, ...]:
-        """The reduction over the vocabulary, then 24 bytes per logit."""
-        loss = self._kernel(microbatch, self.name, LOSS_BYTES)
+        """The reduction over the vocabulary, then 24 bytes per logit, 2 if fused."""
+        loss = self._kernel(microbatch, self.name, FUSED_LOSS_BYTES[0] if self.fused else LOSS_BYTES)
         if not self.axis:
             return (loss,)
         size, name = 2 * microbatch.tokens * 4, f"{self.name}.statistics"

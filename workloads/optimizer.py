@@ -5,11 +5,13 @@ arXiv:2205.05198 (18); DeepSpeed's estimates of model states (4 + 16 / n); BF16 
 8-bit moments, arXiv:2110.02861; Muon, arXiv:2502.16982; Lion, arXiv:2302.06675.
 """
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Self
 
 from workloads.checks import is_number
 from workloads.plugins import as_text, parse, unknown
+from workloads.stack import Stack
 
 FULL = 4
 """Bytes of a parameter from which on it needs no master copy."""
@@ -67,6 +69,11 @@ class Optimizer:
         usual = Optimizer(self.name, **PRESETS.get(self.name, {}))
         changed = [f"{key}={as_text(value)}" for key, value in given.items() if value != getattr(usual, key)]
         return ",".join([self.name, *changed])
+
+    def settled(self, stack: Stack) -> Self:
+        """The same with a stack's bytes of gradients where these are left open."""
+        kept = stack.gradients if self.gradients is None else self.gradients
+        return dataclasses.replace(self, gradients=kept, reduce=stack.reduce if self.reduce is None else self.reduce)
 
     @property
     def steps(self) -> bool:

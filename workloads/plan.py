@@ -7,6 +7,7 @@ from typing import Self
 from workloads import strategies
 from workloads.mesh import DeviceMesh
 from workloads.plugins import parse, unknown
+from workloads.stack import Stack
 from workloads.strategies.pp import Pipeline
 from workloads.strategies.pp import build as pipeline
 from workloads.strategy import Strategy
@@ -70,6 +71,10 @@ class ParallelPlan:
     def inside_out(self) -> tuple[Strategy, ...]:
         """The strategies in the order in which they handle gradients: sharding before replication."""
         return tuple(sorted(self.strategies, key=lambda strategy: strategy.weaves))
+
+    def settled(self, stack: Stack) -> Self:
+        """The same plan with a stack's defaults where strategies leave something open."""
+        return type(self)(tuple(strategy.settled(stack) for strategy in self.strategies))
 
     def degree(self, axis: str) -> int:
         """Degree of a strategy; 1 where the plan does not have it."""

@@ -64,8 +64,8 @@ class Program:
 
     `orders` maps the coordinates on the axes `varies` to what such a rank replays, in program order.
     `model_flops`, counted by `convention`, and `recompute_flops` are totals over all ranks, of `precision`;
-    `memory` says what a rank's memory holds, keyed like `orders`. `graphs`: whether the step is replayed from CUDA
-    graphs, so that the host launches nothing.
+    `memory` says what a rank's memory holds, keyed like `orders`. `stack` names the software whose kernels run;
+    `graphs`: whether the step is replayed from CUDA graphs, so that the host launches nothing.
     """
 
     mesh: DeviceMesh
@@ -79,6 +79,7 @@ class Program:
     tokens: int = 0
     memory: Mapping[tuple[int, ...], Footprint] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    stack: str = ""
     graphs: bool = False
     cache: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 

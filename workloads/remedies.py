@@ -80,7 +80,7 @@ def _shards(plan: ParallelPlan) -> Iterator[Change]:
 def _recomputations(step: "TrainingStep") -> Iterator[Change]:
     """What is cheap to compute again, where nothing is yet; everything, where not all of it is."""
     yield NOTHING
-    cheap = "selective" if step.attention == "unfused" else "selective,modules=norm+activation"
+    cheap = "selective" if step.software.attention == "unfused" else "selective,modules=norm+activation"
     prices = {cheap: CHEAP} if step.recompute.mode == "none" else {}
     if not (step.recompute.full and step.recompute.layers is None):
         prices["full"] = FULL

@@ -76,10 +76,11 @@ def layout_text(counts: Iterable[int]) -> str:
 
 
 class Style(NamedTuple):
-    """How layers are implemented: the attention core, and whether elementwise kernels are fused."""
+    """How layers are implemented: the attention core, and whether elementwise kernels and the loss are fused."""
 
     attention: str = "flash"
     fused: bool = True
+    fused_loss: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +132,11 @@ class _Sharding:
     def layers(self, shape: Shape) -> tuple[Layer, ...]:
         """The layers of a stage."""
         first = (self._shard(embedding(self.model)),) if shape.embedding else ()
-        last = (self._shard(head(self.model, owned=not shape.borrows)),) if shape.head else ()
+        last = (self._shard(self._head(owned=not shape.borrows)),) if shape.head else ()
         return (*first, *[self.layer] * shape.layers, *last)
+
+    def _head(self, *, owned: bool) -> Layer:
+        return head(self.model, owned=owned, fused_loss=self.style.fused_loss)
 
     def _shard(self, layer: Layer) -> Layer:
         layer = layer if self.style.fused else layer.eager()

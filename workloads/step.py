@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Self, TypeVar, cast
 
-from workloads import models
-from workloads.attention import IMPLEMENTATIONS
+from workloads import models, stacks
 from workloads.checks import check_switch, check_whole, nearest_multiples
 from workloads.footprint import Footprint, Order
 from workloads.microbatch import Microbatch
@@ -21,6 +20,7 @@ from workloads.precision import PRECISIONS
 from workloads.program import Program
 from workloads.recompute import Recompute
 from workloads.schedule import Action, Schedule
+from workloads.stack import Stack
 from workloads.stages import Stage, Style, build_stages, layout_text
 from workloads.transformer import CONVENTIONS, Transformer
 
@@ -29,14 +29,16 @@ USUAL = {
     "recompute": "none",
     "optimizer": "adam",
     "offload": "none",
-    "attention": "flash",
-    "fusion": "on",
-    "graphs": "off",
+    "stack": stacks.CURRENT,
+    "attention": "None",
+    "fusion": "None",
+    "graphs": "None",
 }
 """Options of a step that are named only where they differ from this."""
 NOTHING = Recompute()
 ADAM = Optimizer("adam")
 NOWHERE = Offload()
+STACK = stacks.build(stacks.CURRENT)
 
 Built = TypeVar("Built")
 
@@ -48,9 +50,10 @@ class TrainingStep:
     `batch` is global and in sequences, `microbatch` in sequences per rank, `sequence` in tokens. Model and plan
     may be given as text, and so may `recompute` (`full,every=4`: see `Recompute`) and `optimizer`
     (`adam,gradients=4`: see `Optimizer`; `none` ends the step with the gradients) and `offload`, what is kept at the
-    host (`optimizer,to=nvme`: see `Offload`). `precision` is that of the GEMMs,
-    `attention` the implementation of the attention core; without `fusion` elementwise kernels are several and move
-    more; with `graphs` the host launches no kernels. `convention` says how model FLOPs are counted.
+    host (`optimizer,to=nvme`: see `Offload`). `precision` is that of the GEMMs. The software `stack` says what the plan
+    and the optimizer leave open (see `Stack`), and by default also these: `attention`, the implementation of the
+    attention core; `fusion`, without which elementwise kernels are several and move more; `graphs`, with which the host
+    launches no kernels. `convention` says how model FLOPs are counted.
 
     >>> step = TrainingStep("llama3_8b", plan="pp=2 dp=4 tp=2", batch=32, sequence=8192)
     >>> step.microbatches, step.tokens
@@ -68,9 +71,10 @@ class TrainingStep:
     recompute: Recompute = NOTHING
     optimizer: Optimizer = ADAM
     offload: Offload = NOWHERE
-    attention: str = "flash"
-    fusion: bool = True
-    graphs: bool = False
+    stack: Stack = STACK
+    attention: str | None = None
+    fusion: bool | None = None
+    graphs: bool | None = None
     convention: str = "causal"
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False, init=False)
 
@@ -86,9 +90,10 @@ class TrainingStep:
         recompute: str | Recompute = "none",
         optimizer: str | Optimizer = "adam",
         offload: str | Offload = "none",
-        attention: str = "flash",
-        fusion: bool = True,
-        graphs: bool = False,
+        stack: str | Stack = stacks.CURRENT,
+        attention: str | None = None,
+        fusion: bool | None = None,
+        graphs: bool | None = None,
         convention: str = "causal",
     ) -> None:
         values = {
@@ -100,6 +105,7 @@ class TrainingStep:
             "recompute": _parsed("recompute", Recompute, Recompute.parse, recompute),
             "optimizer": _parsed("optimizer", Optimizer, Optimizer.parse, optimizer),
             "offload": _parsed("offload", Offload, Offload.parse, offload),
+            "stack": _parsed("stack", Stack, stacks.build, stack),
         }
         names = {"precision": precision, "attention": attention, "convention": convention}
         for name, value in (values | names | {"fusion": fusion, "graphs": graphs, "cache": {}}).items():
@@ -107,7 +113,7 @@ class TrainingStep:
         self._check_numbers()
         self._check_names()
         self._check_batch()
-        for strategy in self.plan.strategies:
+        for strategy in self.settled_plan.strategies:
             strategy.check(self)
         self._check_offload()
 
@@ -132,6 +138,24 @@ class TrainingStep:
             if name not in known:
                 raise ValueError(unknown("field of a step", name, known))
         return dataclasses.replace(self, **changes)
+
+    @property
+    def software(self) -> Stack:
+        """The stack with what the step itself says."""
+        own = {name: getattr(self, name) for name in ("attention", "fusion", "graphs")}
+        return self._once(
+            "software", lambda: self.stack.replace(**{name: each for name, each in own.items() if each is not None})
+        )
+
+    @property
+    def settled_plan(self) -> ParallelPlan:
+        """The plan with the stack's defaults where it leaves something open."""
+        return self._once("settled plan", lambda: self.plan.settled(self.stack))
+
+    @property
+    def settled_optimizer(self) -> Optimizer:
+        """The optimizer with the stack's bytes of gradients where it leaves them open."""
+        return self._once("settled optimizer", lambda: self.optimizer.settled(self.stack))
 
     def program(self) -> Program:
         """What every rank does, lowered once and kept."""
@@ -169,14 +193,14 @@ class TrainingStep:
     @property
     def rank_microbatch(self) -> Microbatch:
         """One microbatch, before a tensor split."""
-        precision, optimizer = PRECISIONS[self.precision], self.optimizer
+        precision, optimizer = PRECISIONS[self.precision], self.settled_optimizer
         kept, reduced = optimizer.gradient_bytes(precision.element), optimizer.reduced_bytes(precision.element)
         return Microbatch(self.microbatch * self.sequence, self.sequence, precision, kept, reduced)
 
     @property
     def schedule(self) -> Schedule:
         """The pipeline schedule."""
-        return self._once("schedule", lambda: self.plan.pipeline.order(self.microbatches))
+        return self._once("schedule", lambda: self.settled_plan.pipeline.order(self.microbatches))
 
     @property
     def layer_counts(self) -> tuple[int, ...]:
@@ -188,8 +212,8 @@ class TrainingStep:
     @property
     def stages(self) -> tuple[Stage, ...]:
         """Every stage with the layers that one rank computes."""
-        style = Style(self.attention, self.fusion)
-        strategies = self.plan.strategies
+        style = Style(self.software.attention, self.software.fusion, self.software.fused_loss)
+        strategies = self.settled_plan.strategies
         return self._once(
             "stages", lambda: build_stages(self.model, self.layer_counts, self.schedule, strategies, style)
         )
@@ -221,7 +245,7 @@ class TrainingStep:
 
     def _idle_recompute(self) -> Iterator[str]:
         """Recomputation that frees nothing."""
-        if "attention" in self.recompute.modules and self.attention != "unfused":
+        if "attention" in self.recompute.modules and self.software.attention != "unfused":
             others = "" if len(self.recompute.modules) > 1 else "; modules=norm+mlp would free some"
             yield f"recompute={self.recompute} repeats fused attention, which keeps no scores to be freed{others}"
         if self.recompute.full and self.recompute.layers == 0 and not self.recompute.head:
@@ -244,8 +268,8 @@ class TrainingStep:
         self.model.check_sequence(self.sequence)
 
     def _check_names(self) -> None:
-        check_switch(fusion=self.fusion, graphs=self.graphs)
-        known = {"precision": PRECISIONS, "attention": IMPLEMENTATIONS, "convention": CONVENTIONS}
+        check_switch(fusion=self.software.fusion, graphs=self.software.graphs)
+        known = {"precision": PRECISIONS, "convention": CONVENTIONS}
         for name, values in known.items():
             if getattr(self, name) not in values:
                 raise ValueError(unknown(name, str(getattr(self, name)), values))
@@ -270,7 +294,7 @@ class TrainingStep:
             return
         if not self.optimizer.steps:
             raise ValueError(f"offload={self.offload}: with optimizer=none there is nothing to update at the host")
-        for strategy in self.plan.strategies:
+        for strategy in self.settled_plan.strategies:
             if self.offload.keeps("parameters") and strategy.degree > 1 and not strategy.fetches:
                 raise ValueError(
                     f"offload={self.offload} fetches parameters for every pass, whole or in shares that are gathered "

@@ -8,7 +8,7 @@ every strategy is the identity.
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from workloads.checks import is_whole
 from workloads.layers import Layer
@@ -18,6 +18,7 @@ from workloads.plugins import as_text
 
 if TYPE_CHECKING:
     from workloads.lowering.draft import Draft
+    from workloads.stack import Stack
     from workloads.step import TrainingStep
 
 LARGEST_DEGREE = 2**20
@@ -61,6 +62,10 @@ class Strategy:
         """What the user should know; by default, that options of a degree of 1 change nothing."""
         if self.degree == 1:
             yield from (f"{self.axis}=1: {key}={as_text(value)} changes nothing" for key, value in self.options())
+
+    def settled(self, stack: "Stack") -> Self:
+        """The same with a stack's defaults where it leaves something open."""
+        return self
 
     def check(self, step: "TrainingStep") -> None:
         """Raise ValueError, with the numbers and the rule, if the step cannot be cut this way."""

@@ -40,7 +40,7 @@ def _topology(subject: Topology | Placed) -> Topology:
 
 
 def _sketch(topology: Topology) -> Sketch:
-    if topology.grid:
+    if topology.grid and not topology.hosts.any():
         return torus(topology)
     found = layers(topology)
     return layered(topology, found) if found else scattered(topology)

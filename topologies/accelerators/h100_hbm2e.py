@@ -10,7 +10,7 @@ from topologies.units import GIGA, MIB
 def build() -> Accelerator:
     """The H100 of torchtitan's published runs: more and slower memory, and a lower limit of power.
 
-    >>> build().memory_bandwidth / 1e12, build().power_watts
+    >>> build().memory_bandwidth / 1e12, build().power_limit_watts
     (2.4, 500)
     """
     return replace(
@@ -23,7 +23,7 @@ def build() -> Accelerator:
         # Source: total memory in torchtitan's logs (not re-checked).
         usable_memory_bytes=95.04 * 1024 * MIB,
         # "The default 500W power limit" of a part for 700 W. Source: the same file.
-        power_watts=500,
+        power_limit_watts=500,
         # No data sheet of it is public. Assumes the chip, its clock and peaks are the H100 SXM5's, of which the limit
         # of power lets less be reached: by arXiv:2410.06511 its peak lies between those of SXM and NVL.
         source="github.com/pytorch/torchtitan, benchmarks; NVIDIA H100 data sheet",

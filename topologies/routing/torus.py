@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from topologies.link import Integers, Link, Links, Node, sealed
+from topologies.link import Booleans, Integers, Link, Links, Node, sealed
 from topologies.routing.router import NONE, Routes, flat
 
 Edges = list[tuple[Node, Node, Link]]
@@ -29,8 +29,8 @@ class Torus:
     downward: Integers
 
     @classmethod
-    def of(cls, shape: tuple[int, ...], devices: Sequence[Node], wires: Sequence[Link]) -> tuple[Self, Edges]:
-        """The router and the edges of a torus with one wire per dimension.
+    def of(cls, shape: tuple[int, ...], devices: Sequence[Node], wires: Sequence[Link | None]) -> tuple[Self, Edges]:
+        """The router and the edges of a torus with one wire per dimension; where it is None, chips are not joined.
 
         >>> torus, edges = Torus.of((2, 3), "abcdef", [Link("ici", 1e9)] * 2)
         >>> len(edges), [torus.links.ends[link] for link in torus.routes(np.array([0]), np.array([5]))[1]]
@@ -40,7 +40,7 @@ class Torus:
         edges: Edges = []
         upward, downward = np.full((2, len(shape), len(devices)), NONE, np.int64)
         for dimension, (size, wire) in enumerate(zip(shape, wires, strict=True)):
-            if size == 1:
+            if size == 1 or wire is None:
                 continue
             tails = (ranks if size > 2 else np.take(ranks, [0], dimension)).ravel()
             heads = np.roll(ranks, -1, dimension).ravel()[tails]
@@ -56,13 +56,19 @@ class Torus:
 
     def routes(self, sources: Integers, destinations: Integers) -> Routes:
         """The links between each pair of chips, all pairs a step at a time."""
+        return flat(self.table(sources, destinations))
+
+    def table(self, sources: Integers, destinations: Integers) -> Integers:
+        """The same as a table."""
         columns = list(self._steps(sources, destinations))
-        return flat(np.stack(columns, axis=1) if columns else np.empty((len(sources), 0), np.int64))
+        return np.stack(columns, axis=1) if columns else np.empty((len(sources), 0), np.int64)
 
     def _steps(self, sources: Integers, destinations: Integers) -> Iterator[Integers]:
         here, odd = sources, np.sum(np.unravel_index(sources, self.shape), axis=0) % 2
         strides = np.append(np.cumprod(self.shape[:0:-1])[::-1], 1).astype(np.int64)
         for dimension, (size, stride) in enumerate(zip(self.shape, strides.tolist(), strict=True)):
+            if (self.upward[dimension] == NONE).all():
+                continue
             place = here // stride % size
             ahead = (destinations // stride % size - place) % size
             up = (2 * ahead < size) | ((2 * ahead == size) & (odd == 0))
@@ -74,3 +80,19 @@ class Torus:
                 yield np.where(moving, ways, NONE)
                 following = np.where(moving, (place + turn) % size, place)
                 here, place = here + (following - place) * stride, following
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SliceLevel:
+    """Slices of chips, each of them a torus: chip d is in `slice[d]`; the first dimension of `torus` joins nothing."""
+
+    torus: Torus
+    slice: Integers
+
+    def joins(self, sources: Integers, destinations: Integers) -> Booleans:
+        """Pairs in one slice."""
+        return np.equal(self.slice[sources], self.slice[destinations])
+
+    def hops(self, sources: Integers, destinations: Integers) -> Integers:
+        """The links between them, padded with -1."""
+        return self.torus.table(sources, destinations)

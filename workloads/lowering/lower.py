@@ -42,7 +42,7 @@ class _Lowering:
             microbatch=step.rank_microbatch,
             weavers=self._weavers(),
             recompute=step.recompute,
-            message_bytes=step.rank_microbatch.bytes(step.model.hidden) * step.plan.share("boundary"),
+            message_bytes=step.rank_microbatch.bytes(step.model.hidden) * step.settled_plan.share("boundary"),
             p2p=step.schedule.p2p,
         )
         self.blocks: dict[BlockKey, Block] = {}
@@ -55,14 +55,15 @@ class _Lowering:
             (rank,): tuple(self._order(rank)) for rank in range(step.schedule.ranks)
         }
         return Program(
-            mesh=step.plan.mesh,
+            mesh=step.settled_plan.mesh,
             blocks=self.blocks,
             orders=orders,
             model_flops=float(step.model.flops(step.tokens, step.convention, sequence=step.sequence)),
             recompute_flops=self._recompute_flops(orders),
             precision=step.precision,
             convention=step.convention,
-            graphs=step.graphs,
+            stack=step.software.name,
+            graphs=step.software.graphs,
             tokens=step.tokens,
             memory=step.footprints(),
             warnings=step.warnings,
@@ -70,8 +71,8 @@ class _Lowering:
 
     def _weavers(self) -> tuple[Weaver, ...]:
         """Conversions, every strategy, sharding before replication, then what is kept at the host."""
-        share, transient = self.step.plan.share("parameters"), self.step.has_transient_parameters
-        strategies = (strategy.weave for strategy in self.step.plan.inside_out)
+        share, transient = self.step.settled_plan.share("parameters"), self.step.has_transient_parameters
+        strategies = (strategy.weave for strategy in self.step.settled_plan.inside_out)
         return (
             lambda draft: casts.weave(draft, transient=transient),
             *strategies,
@@ -82,8 +83,8 @@ class _Lowering:
         """What the step begins with on a stage; nothing where no optimizer left new parameters."""
         if not self.step.optimizer.steps:
             return ()
-        parameters = self.step.stages[stage].parameters * self.step.plan.share("parameters")
-        strategies = self.step.plan.strategies
+        parameters = self.step.stages[stage].parameters * self.step.settled_plan.share("parameters")
+        strategies = self.step.settled_plan.strategies
         return tuple(op for each in strategies for op in each.open(stage, parameters, self.step.rank_microbatch))
 
     def _order(self, rank: int) -> Iterator[Replay]:
@@ -134,7 +135,7 @@ class _Lowering:
 
     def _opening(self, stage: int) -> tuple[str, ...]:
         """The opening ops that a stage waits for: its own, or without overlap those of all stages of its rank."""
-        ahead = all(strategy.opens_ahead for strategy in self.step.plan.strategies)
+        ahead = all(strategy.opens_ahead for strategy in self.step.settled_plan.strategies)
         placement = self.step.schedule.placement
         stages = [stage] if ahead else [each for each, rank in enumerate(placement) if rank == placement[stage]]
         return tuple(op.name for each in stages for op in self.opened[each])
@@ -150,7 +151,7 @@ class _Lowering:
             return 0.0
         scale = self.step.model.attention_scale(self.step.convention, sequence=self.step.sequence)
         each = {key: sum(_repeated(op, scale) for op in block.ops) for key, block in self.blocks.items()}
-        replicas = self.step.plan.world_size // len(orders)
+        replicas = self.step.settled_plan.world_size // len(orders)
         return replicas * sum(each[replay.block] for order in orders.values() for replay in order)
 
     def _intern(self, block: Block) -> Block:

@@ -6,8 +6,8 @@ num_distributed_optimizer_instances, and MiCS, arXiv:2205.00119.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from workloads.checks import check_switch, is_number, is_whole, nearest_divisors
 from workloads.microbatch import Microbatch
@@ -17,6 +17,7 @@ from workloads.strategy import Strategy
 
 if TYPE_CHECKING:
     from workloads.lowering.draft import Draft
+    from workloads.stack import Stack
 
 MARK = "dp.gradients"
 GROUP = "dp_shard"
@@ -31,7 +32,8 @@ class Data(Strategy):
     """`zero` 0 all-reduces gradients; 1 reduce-scatters them and gathers parameters as the next step opens.
 
     2 keeps no more than its share of the gradients either, and so has to scatter them in every microbatch.
-    `bucket` is in bytes; with `overlap` off each stage is one bucket, reduced after the rank's last backward.
+    `bucket` is in bytes; with `overlap` off each stage is one bucket, reduced after the rank's last backward. What is
+    None is as the stack does it.
     With zero=1, groups of `group` neighbouring ranks (option `shard`) may each have all states in shares: gradients are
     scattered in the group and their shares all-reduced between groups, parameters gathered in the group. `gather` says
     how: as one all_gather, or as a broadcast of every rank's share in turn, as InternEvo and older DeepSpeed do.
@@ -45,9 +47,14 @@ class Data(Strategy):
 
     zero: int = 0
     bucket: float | None = None
-    overlap: bool = True
+    overlap: bool | None = None
     group: int | None = None
-    gather: str = "all_gather"
+    gather: str | None = None
+
+    def settled(self, stack: "Stack") -> Self:
+        """Overlap and gathers as the stack has them, where they are left open; ZeRO-2 overlaps in any case."""
+        overlap = self.zero == 2 or stack.overlap_gradients if self.overlap is None else self.overlap
+        return replace(self, overlap=overlap, gather=self.gather or stack.gather)
 
     def options(self) -> Iterator[tuple[str, Any]]:
         """The size of a group is written as `shard`, whatever else a strategy calls so."""
@@ -66,7 +73,7 @@ class Data(Strategy):
     def warnings(self) -> Iterator[str]:
         """Without overlap there are no buckets to size."""
         yield from Strategy.warnings(self)
-        if self.degree > 1 and self.bucket is not None and not self.overlap:
+        if self.degree > 1 and self.bucket is not None and self.overlap is False:
             yield f"dp={self.degree}: bucket={as_text(self.bucket)} changes nothing with overlap=off"
 
     @property
@@ -77,7 +84,7 @@ class Data(Strategy):
     @property
     def reduces_late(self) -> bool:
         """Without overlap."""
-        return not self.overlap
+        return self.overlap is False
 
     @property
     def splits_gradients(self) -> tuple[str, ...]:
@@ -106,7 +113,7 @@ class Data(Strategy):
         from workloads.lowering.draft import Gradient
 
         due = draft.is_last or self.zero == 2
-        if self.degree == 1 or not (self.overlap and draft.completes_gradients and due):
+        if self.degree == 1 or not (self.overlap is not False and draft.completes_gradients and due):
             return
         share = 1 / (self.group or self.degree) if self.zero else 1.0
         buckets = list(_buckets(draft, self._limit(draft.microbatch)))
@@ -128,7 +135,7 @@ class Data(Strategy):
             Collective(
                 name=name,
                 stream=axis,
-                kind=self.gather,
+                kind=self.gather or GATHERS[0],
                 axes=(axis,),
                 bytes=parameters * microbatch.element / parts,
                 dtype=microbatch.dtype,
@@ -139,11 +146,11 @@ class Data(Strategy):
     @property
     def opens_ahead(self) -> bool:
         """Without overlap, nothing is computed before all parameters are there."""
-        return self.overlap
+        return self.overlap is not False
 
     def close(self, stages: Sequence[float], after: tuple[str, ...], microbatch: Microbatch) -> tuple[Op, ...]:
         """Without overlap, all reductions."""
-        if self.degree == 1 or self.overlap:
+        if self.degree == 1 or self.overlap is not False:
             return ()
         held = [parameters for parameters in stages if parameters]
         names = [f"{MARK}.{number}" for number in range(1, len(held))] + [MARK]
@@ -217,24 +224,25 @@ def build(  # noqa: PLR0917 (one argument for each option)
     degree: int,
     zero: int = 0,
     bucket: float | None = None,
-    overlap: bool = True,
+    overlap: bool | None = None,
     shard: int | None = None,
-    gather: str = "all_gather",
+    gather: str | None = None,
 ) -> Strategy:
     """Data parallelism over `degree` replicas.
 
     >>> print(build(16, zero=1, shard=8), build(8, zero=1, shard=8))
     dp=16,zero=1,shard=8 dp=8,zero=1
     """
-    check_switch(overlap=overlap)
+    if overlap is not None:
+        check_switch(overlap=overlap)
     if not is_whole(zero, 0, 2):
         raise ValueError(f"zero={as_text(zero)}: dp has zero=0, 1 or 2; for sharded parameters use fsdp={degree}")
-    if zero == 2 and not overlap:
+    if zero == 2 and overlap is False:
         raise ValueError("zero=2 scatters gradients as they appear; overlap=off is for zero=0 and zero=1")
     if bucket is not None and not (is_number(bucket) and bucket >= 1):
         size = as_text(bucket)
         raise ValueError(f"bucket={size}: a bucket is a number of bytes, at least 1; default: 40e6 elements or more")
-    if gather not in GATHERS:
+    if gather is not None and gather not in GATHERS:
         raise ValueError(unknown("gather", as_text(gather), GATHERS))
     if gather == "broadcast" and not zero:
         raise ValueError("gather=broadcast is for the shares that zero=1 or 2 leave; zero=0 gathers nothing")

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from workloads.checks import check_switch
 from workloads.ops import P2P_MODES
@@ -14,6 +14,7 @@ from workloads.stages import layers_per_stage, layout_text, read_layout
 from workloads.strategy import Strategy
 
 if TYPE_CHECKING:
+    from workloads.stack import Stack
     from workloads.step import TrainingStep
 
 KEPT = 8
@@ -25,9 +26,9 @@ OPTIONS = ("schedule", "layers", "p2p", "account_for_embedding", "account_for_lo
 class Pipeline(Strategy):
     """`schedule` by name, `layers` as layout text such as 7-8x14-7, and the schedule's own options.
 
-    `p2p` says who is held by a message (see `workloads.ops.P2P`), by default as in the framework that runs the
-    schedule. `account_for_embedding` and `account_for_loss` count embedding and head as a layer each when layers are
-    split evenly, as Megatron-LM's options of these names do.
+    `p2p` says who is held by a message (see `workloads.ops.P2P`), by default as the stack does, or else as in the
+    framework that runs the schedule. `account_for_embedding` and `account_for_loss` count embedding and head as a layer
+    each when layers are split evenly, as Megatron-LM's options of these names do.
     """
 
     axis: ClassVar[str] = "pp"
@@ -44,6 +45,10 @@ class Pipeline(Strategy):
         given = ((field.name, getattr(self, field.name), field.default) for field in dataclasses.fields(self)[1:-1])
         yield from ((name, value) for name, value, default in given if value != default)
         yield from self.extra
+
+    def settled(self, stack: "Stack") -> Self:
+        """Messages as the stack sends them, where that is left open."""
+        return self if self.p2p is not None else dataclasses.replace(self, p2p=stack.p2p)
 
     def check(self, step: "TrainingStep") -> None:
         """The layers fit the stages."""

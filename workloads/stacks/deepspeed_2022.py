@@ -1,0 +1,25 @@
+"""Megatron-DeepSpeed of 2022, as BLOOM was trained.
+
+Megatron-LM's kernels of its day below DeepSpeed's pipeline engine and ZeRO-1.
+"""
+
+from types import MappingProxyType
+
+from workloads.stack import Stack
+
+PUBLISHED = Stack(
+    name="deepspeed_2022",
+    attention="unfused",
+    overlap_gradients=False,
+    sources=MappingProxyType(
+        {
+            "attention": "BLOOM, arXiv:2211.05100, section 3.3: Megatron's fused kernels; no fused attention",
+            "overlap_gradients": "DeepSpeed pipeline engine: reduces gradients once the schedule ends",
+        }
+    ),
+)
+
+
+def build() -> Stack:
+    """Megatron-DeepSpeed of 2022."""
+    return PUBLISHED

@@ -1,0 +1,29 @@
+"""MaxText of 2024 on XLA.
+
+XLA fuses what is elementwise and schedules collectives beside compute; Splash attention in Pallas.
+"""
+
+from types import MappingProxyType
+
+from workloads.stack import Stack
+
+PUBLISHED = Stack(
+    name="maxtext_2024",
+    fused_loss=True,
+    graphs=True,
+    distributed_optimizer=False,
+    overlap_tensor=True,
+    sources=MappingProxyType(
+        {
+            "fused_loss": "XLA fuses softmax and loss",
+            "attention": "MaxText: Pallas flash attention",
+            "graphs": "XLA launches a whole step as one program",
+            "overlap_tensor": "XLA: collective matmul and latency-hiding scheduler",
+        }
+    ),
+)
+
+
+def build() -> Stack:
+    """MaxText of 2024 on XLA."""
+    return PUBLISHED

@@ -1,0 +1,30 @@
+"""torchtitan of 2024 and 2025 with torch.compile.
+
+PyTorch's FSDP2 and scaled dot product attention (FlashAttention-2); layers compiled one by one.
+"""
+
+from types import MappingProxyType
+
+from workloads.stack import Stack
+
+PUBLISHED = Stack(
+    name="torchtitan_2024",
+    fused_optimizer=False,
+    attention="flash2",
+    distributed_optimizer=False,
+    gradients=4.0,
+    reduce=4.0,
+    sources=MappingProxyType(
+        {
+            "fused_optimizer": "torchtitan 2024: AdamW without fused=True",
+            "attention": "PyTorch 2.5: scaled_dot_product_attention takes FlashAttention-2",
+            "fusion": "torchtitan: torch.compile of every TransformerBlock",
+            "gradients": "torchtitan: FSDP2, param bfloat16, reduce float32, shards in float32",
+        }
+    ),
+)
+
+
+def build() -> Stack:
+    """Torchtitan of 2024 and 2025 with torch.compile."""
+    return PUBLISHED

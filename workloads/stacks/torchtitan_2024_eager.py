@@ -1,0 +1,31 @@
+"""torchtitan of 2024 without torch.compile.
+
+As torchtitan_2024, but every elementwise operation is a kernel of its own.
+"""
+
+from types import MappingProxyType
+
+from workloads.stack import Stack
+
+PUBLISHED = Stack(
+    name="torchtitan_2024_eager",
+    fused_optimizer=False,
+    attention="flash2",
+    fusion=False,
+    distributed_optimizer=False,
+    gradients=4.0,
+    reduce=4.0,
+    sources=MappingProxyType(
+        {
+            "fused_optimizer": "torchtitan 2024: AdamW without fused=True",
+            "attention": "PyTorch 2.5: scaled_dot_product_attention takes FlashAttention-2",
+            "fusion": "torchtitan: training.compile is off by default",
+            "gradients": "torchtitan: FSDP2, param bfloat16, reduce float32, shards in float32",
+        }
+    ),
+)
+
+
+def build() -> Stack:
+    """Torchtitan of 2024 without torch.compile."""
+    return PUBLISHED
