@@ -21,7 +21,7 @@ def plans(draw):
             ["", ",zero=1", ",overlap=off", ",bucket=1e6", ",zero=1,shard=2", ",zero=1,shard=2,gather=broadcast"]
         ),
         "fsdp": st.sampled_from(["", ",reshard=off", ",prefetch=2"]),
-        "tp": st.sampled_from(["", ",sp=off"]),
+        "tp": st.sampled_from(["", ",sp=off", ",overlap=on"]),
     }
     axes = draw(st.permutations(["pp", draw(st.sampled_from(["dp", "fsdp"])), "tp"]))
     degrees = draw(st.sampled_from([(2, 2, 2), (4, 2, 1), (2, 4, 2), (2, 2, 4), (1, 4, 4), (1, 2, 4), (2, 4, 1)]))

@@ -64,7 +64,7 @@ plans = st.builds(
         ]
     ),
     st.sampled_from(["fsdp=1", "fsdp=2", "fsdp=4,reshard=off", "fsdp=2,prefetch=0", "fsdp=2,prefetch=3"]),
-    st.sampled_from(["tp=1", "tp=2", "tp=8", "tp=2,sp=off"]),
+    st.sampled_from(["tp=1", "tp=2", "tp=8", "tp=2,sp=off", "tp=2,overlap=on"]),
 )
 
 
@@ -371,6 +371,34 @@ def test_without_overlap_reductions_follow_the_last_backward(zero):
     assert reduction.after == ("layer0.norm1.backward",)
     half = 4 * SMALL.layer_parameters() + SMALL.head_parameters() + SMALL.hidden
     assert reduction.bytes == 2 * half
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full", "selective,modules=mlp"])
+@pytest.mark.parametrize("plan", ["tp=4", "pp=2,schedule=zb_h1 tp=4"])
+def test_overlap_cuts_collectives_and_leaves_their_sum(plan, recompute):
+    """As many bytes of each kind; gathers before products forward, and scatters, in a quarter and three of them."""
+    whole, cut = (program(f"{plan}{option}", recompute=recompute) for option in ("", ",overlap=on"))
+    for kind in ("all_gather", "reduce_scatter", "all_reduce"):
+        assert total_bytes(cut, "tp", kind) == pytest.approx(total_bytes(whole, "tp", kind), rel=1e-12)
+    assert total_flops(cut) == total_flops(whole)
+    check_resolvable(cut)
+    sizes = {op.name: op.bytes for op in ops(cut) if isinstance(op, Collective)}
+    for name in ("layer0.enter2", "layer0.leave2", "layer0.leave2.backward"):
+        assert 3 * sizes[name] == sizes[f"{name}.rest"]
+
+
+def test_with_overlap_products_wait_for_one_piece_and_are_waited_for_by_the_others():
+    after = {op.name: op.after for op in ops(program("tp=4,overlap=on", batch=1))}
+    names = list(after)
+    assert after["layer0.gate_up"] == ("layer0.enter2",)
+    assert after["layer0.activation"] == ("layer0.enter2.rest",)
+    assert after["layer0.leave2.rest"] == ("layer0.activation",)
+    assert names.index("layer0.leave2.rest") < names.index("layer0.down") < names.index("layer0.leave2")
+    assert after["layer0.leave2"] == ("layer0.down",)
+    assert after["layer0.residual2"] == ("layer0.leave2",)
+    assert after["layer0.down.input_gradient"] == ("layer0.leave2.backward",)
+    assert after["layer0.down.weight_gradient"] == ("layer0.leave2.backward.rest",)
+    assert not any(name.startswith(("embedding", "head")) and name.endswith("rest") for name in names)
 
 
 def test_fsdp_moves_three_times_the_parameters():

@@ -18,6 +18,7 @@ TEXTS = [
     "fsdp=8 dp=4",
     "dp=16,zero=1,shard=8,gather=broadcast tp=2",
     "dp=4,zero=2,gather=broadcast",
+    "pp=2 tp=8,overlap=on",
 ]
 
 
@@ -143,6 +144,11 @@ def test_every_strategy_refuses_absurd_degrees(axis, degree):
         ("dp=8,bucket=on", "bucket=on: a bucket is a number of bytes"),
         ("dp=8,bucket=big", "bucket=big: a bucket is a number of bytes"),
         ("dp=8,overlap=1", "overlap=1 is neither on nor off"),
+        (
+            "tp=8,sp=off,overlap=on",
+            "overlap=on of tp pipelines the gathers and scatters of sequence parallelism; use sp",
+        ),
+        ("tp=8,overlap=2", "overlap=2 is neither on nor off"),
         ("tp=8,sp=3", "sp=3 is neither on nor off"),
         ("tp=8,sp=1", "sp=1 is neither on nor off"),
         ("fsdp=8,prefetch=-1", "prefetch=-1"),

@@ -3,12 +3,14 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import networkx
 import pytest
 
 import topologies
 from simulator import DeadlockError, Result, simulate, time_collective
+from topologies import accelerators
 from workloads import DeviceMesh, Program, TrainingStep, models
 from workloads.ops import P2P, Compute
 
@@ -254,3 +256,44 @@ def test_broadcasts_of_shares_take_their_start_as_often_as_there_are_ranks():
         )
         assert len(first) == n
         assert each == pytest.approx(one.seconds, abs=1e-9)
+
+
+LAYER = models.build("llama3_8b,layers=1,vocab=0")
+FLOPS = 1e12
+
+
+def forward_time(overlap, bandwidth, tp=4):
+    """Seconds of one layer's forward where kernels reach their peak, memory is free and links have no latency."""
+    chip = replace(accelerators.build("ideal"), name="fast", peak_flops={"bf16": FLOPS})
+    step = TrainingStep(LAYER, f"tp={tp},overlap={overlap}", batch=1, sequence=1024, optimizer="none")
+    cluster = topologies.build("flat", ranks=tp, bandwidth=bandwidth, latency=0, accelerator=chip)
+    spans = simulate(step, cluster).to_frame("spans")
+    return spans[(spans["action"] == "F") & (spans["stream"] == "compute")]["end_seconds"].max()
+
+
+@pytest.mark.parametrize("ratio", [1e-9, 0.1, 1, 10])
+def test_overlapped_tensor_parallelism_leaves_one_piece_and_what_products_do_not_cover(ratio):
+    """Of a collective of c seconds, 1/n is exposed, and of the rest what is longer than its product of g seconds."""
+    tp, tokens, h = 4, 1024, LAYER.hidden
+    widths = (LAYER.qkv_width, h, LAYER.up_width, LAYER.ffn)
+    products = [2 * tokens * h * width / tp / FLOPS for width in widths]
+    collective = ratio * products[1]
+    bandwidth = (tp - 1) / tp * 2 * tokens * h / collective
+    on, off = (forward_time(overlap, bandwidth) for overlap in ("on", "off"))
+    exposed = [collective / tp + max(0, collective * (tp - 1) / tp - product) for product in products]
+    assert off - on == pytest.approx(4 * collective - sum(exposed), rel=1e-9, abs=1e-9 * off)
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@pytest.mark.parametrize("schedule", ["one_f_one_b", "zb_h1"])
+@pytest.mark.parametrize("bandwidth", [2e11, 1e16])
+def test_overlap_of_tensor_parallelism_is_never_slower_but_for_its_further_starts(bandwidth, schedule, recompute):
+    times = {}
+    for overlap in ("on", "off"):
+        plan = f"pp=2,schedule={schedule} tp=4,overlap={overlap}"
+        step = TrainingStep("llama3_8b,layers=4", plan, batch=4, sequence=4096, recompute=recompute)
+        times[overlap] = simulate(step, topologies.build("dgx_h100", nvlink_bandwidth=bandwidth)).step_time
+    start = time_collective("all_gather", bytes=64, ranks=range(4), topology="dgx_h100").seconds
+    microbatches, layers, cut = 4, 2, 6 + 4 * (recompute == "full")
+    assert times["on"] < times["off"] + microbatches * layers * cut * start
+    assert bandwidth > 1e15 or times["on"] < 0.98 * times["off"]

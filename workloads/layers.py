@@ -7,8 +7,8 @@ Forward, a Llama layer is: norm, [enter], query-key-value product, rotary embedd
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Literal, NamedTuple, Self
+from itertools import groupby, zip_longest
+from typing import Literal, NamedTuple, Self, TypeGuard
 
 from workloads.attention import Attention
 from workloads.microbatch import Microbatch
@@ -67,8 +67,14 @@ class Layer:
         return kept
 
     def split(self, split: Split) -> "Layer":
-        """The part of one rank under a tensor split."""
-        return Layer(self.kind, tuple(module.split(split) for module in self.modules))
+        """The part of one rank under a tensor split, with `overlap` in pieces where a product follows or precedes."""
+        modules = [module.split(split) for module in self.modules]
+        for index, module in enumerate(modules) if split.overlap else ():
+            if isinstance(module, Boundary):
+                near = index + 1 if module.direction == "enter" else index - 1
+                pieces = split.degree if isinstance(modules[near], Matmul) else 1
+                modules[index] = dataclasses.replace(module, pieces=pieces)
+        return Layer(self.kind, tuple(modules))
 
     def eager(self) -> Self:
         """The same without kernel fusion."""
@@ -122,27 +128,54 @@ class Task(NamedTuple):
 
 def forward(layer: Layer, microbatch: Microbatch) -> list[Task]:
     """The forward tasks of a layer, each fed by the one before."""
-    tasks: list[Task] = []
-    flow: tuple[str, ...] = ("",)
-    for module in layer.modules:
-        for op in module.forward(microbatch):
-            tasks.append(Task(op, flow, uses=module.parameters))
+    return list(_chain(layer.modules, microbatch, ("",)))
+
+
+def _chain(modules: Sequence[Module], microbatch: Microbatch, flow: tuple[str, ...]) -> Iterator[Task]:
+    """Forward tasks of modules in a row, the first one fed by `flow`.
+
+    Of a gather in pieces, a product waits for the first, and what uses the product for all; of a scatter in pieces, all
+    but the last start with the product before it.
+    """
+    beside: tuple[str, ...] = ()
+    for module, following in zip_longest(modules, modules[1:]):
+        ops = module.forward(microbatch)
+        if isinstance(module, Boundary):
+            ops, rest = module.cut(ops)
+            rest = rest if module.direction == "enter" else ()
+            yield from (Task(op, flow) for op in (*ops, *rest))
+            flow, beside = _names(ops) or flow, _names(rest)
+            continue
+        early = following.cut(following.forward(microbatch))[1] if _leaves(following) else ()
+        for number, op in enumerate(ops, 1):
+            yield from (Task(each, flow) for each in early if number == len(ops))
+            yield Task(op, flow, uses=module.parameters)
             flow = (op.name,)
-    return tasks
+        flow, beside = (*flow, *beside), ()
+
+
+def _names(ops: Iterable[Op]) -> tuple[str, ...]:
+    """Names of ops."""
+    return tuple(op.name for op in ops)
+
+
+def _leaves(module: Module | None) -> TypeGuard[Boundary]:
+    """Whether a tensor region ends here."""
+    return isinstance(module, Boundary) and module.direction == "leave"
 
 
 def again(layer: Layer, stretch: Stretch, microbatch: Microbatch) -> Iterator[Task]:
     """The forward of a stretch once more, from the input that it kept, and what its user had kept of its output."""
-    flow: tuple[str, ...] = ()
-    modules = (each.half() if each.name in stretch.halved else each for each in stretch.modules)
-    repeated = [(op, module.parameters) for module in modules for op in module.forward(microbatch)]
-    if stretch.drops_output:
-        repeated += [(op, 0) for op in layer.modules[stretch.user].converted(microbatch)]
-    for op, uses in repeated:
+    modules = [each.half() if each.name in stretch.halved else each for each in stretch.modules]
+    repeated = list(_chain(modules, microbatch, ()))
+    flow = _names(task.op for task in repeated[-1:])
+    for op in layer.modules[stretch.user].converted(microbatch) if stretch.drops_output else ():
+        repeated.append(Task(op, flow))
+        flow = (op.name,)
+    for op, data, _, uses, _ in repeated:
         renamed = dataclasses.replace(op, name=f"recompute.{op.name}")
         new = dataclasses.replace(renamed, recompute=True) if isinstance(renamed, Compute) else renamed
-        yield Task(new, flow, "again", uses=uses)
-        flow = (new.name,)
+        yield Task(new, tuple(f"recompute.{name}" for name in data), "again", uses=uses)
 
 
 def transformer_layer(model: Transformer, attention: str = "flash") -> Layer:

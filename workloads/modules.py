@@ -6,6 +6,7 @@ The tensor region of a layer lies between an `enter` and a `leave` boundary; the
 """
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
@@ -31,11 +32,15 @@ their gradient takes their place."""
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A split of the tensor region over one axis; `sequence` also splits the tokens of the sequence region."""
+    """A split of the tensor region over one axis; `sequence` also splits the tokens of the sequence region.
+
+    With `overlap` the collectives next to products are pipelined with them.
+    """
 
     axis: str
     degree: int
     sequence: bool
+    overlap: bool = False
 
 
 def share(size: float, degree: int) -> float:
@@ -247,13 +252,15 @@ class Boundary(Module):
     """Where the tensor region begins (`enter`) or ends (`leave`): nothing until a tensor split gives it a collective.
 
     Megatron-LM (arXiv:1909.08053): enter is the identity, leave an all-reduce. With sequence parallelism
-    (arXiv:2205.05198): enter is an all-gather, leave a reduce-scatter.
+    (arXiv:2205.05198): enter is an all-gather, leave a reduce-scatter. One that is pipelined with the product next to
+    it has several `pieces`.
     """
 
     channels: float
     direction: Literal["enter", "leave"]
     kind: str = "none"
     axis: str = ""
+    pieces: int = 1
 
     def split(self, split: Split) -> Self:
         """The collective of this boundary."""
@@ -267,6 +274,18 @@ class Boundary(Module):
     def backward(self, microbatch: Microbatch) -> tuple[Op, ...]:
         """The transposed collective."""
         return self.collective(microbatch, f"{self.name}.backward", TRANSPOSED[self.kind])
+
+    def cut(self, ops: Iterable[Op]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
+        """Collectives of this boundary as the one piece that a product cannot run beside, and the rest of them."""
+        whole = tuple(op for op in ops if isinstance(op, Collective))
+        if self.pieces == 1:
+            return whole, ()
+        piece = tuple(dataclasses.replace(op, bytes=op.bytes / self.pieces) for op in whole)
+        rest = tuple(
+            dataclasses.replace(op, name=f"{op.name}.rest", bytes=op.bytes - each.bytes)
+            for op, each in zip(whole, piece, strict=True)
+        )
+        return piece, rest
 
     def again(self, microbatch: Microbatch, *, narrow: bool) -> tuple[Op, ...]:
         """The gather of an input that is kept in shares, once more; that of a `narrow` product as it was converted."""

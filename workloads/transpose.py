@@ -24,18 +24,26 @@ def backward(layer: Layer, microbatch: Microbatch, targets: Sequence[Target] = (
     ['down.weight_gradient', 'gate_up.weight_gradient', 'proj.weight_gradient', 'qkv.weight_gradient']
     """
     tasks: list[Task] = []
-    flow = ""
+    flow: tuple[str, ...] = ("",)
+    beside: tuple[str, ...] = ()
     modules = list(layer.modules)
     needed = {layer.modules[stretch.user].name: stretch for stretch in stretches(layer, targets)}
     while modules:
         module = modules.pop()
         if module.name in needed:
             tasks += again(layer, needed[module.name], microbatch)
+        if isinstance(module, Boundary) and module.pieces > 1:
+            piece, rest = module.cut(module.backward(microbatch))
+            tasks += [Task(op, flow, "input") for op in (*piece, *rest)]
+            flow, beside = tuple(op.name for op in piece), tuple(op.name for op in rest)
+            continue
         if isinstance(module, Matmul):
-            tasks += _product(module, _entered(modules), flow, microbatch)
+            new = _product(module, _entered(modules), flow, beside, microbatch)
         else:
-            tasks += _single(module, flow, microbatch)
-        flow = next((task.op.name for task in reversed(tasks) if task.part == "input"), flow)
+            new = list(_single(module, flow, microbatch))
+        tasks += new
+        flow = next(((task.op.name, *beside) for task in reversed(new) if task.part == "input"), flow)
+        beside = ()
     return tasks
 
 
@@ -48,18 +56,22 @@ def _entered(modules: list[Module]) -> Boundary | None:
     return None
 
 
-def _single(module: Module, flow: str, microbatch: Microbatch) -> Iterator[Task]:
+def _single(module: Module, flow: tuple[str, ...], microbatch: Microbatch) -> Iterator[Task]:
     """The backward ops of a module that is no product; a look-up has no input gradient."""
     part: Part = "weight" if isinstance(module, Lookup) else "input"
     ops = module.backward(microbatch)
     for number, op in enumerate(ops, 1):
         weights = module.parameters if number == len(ops) else 0
-        yield Task(op, (flow,), part, module.parameters if number == 1 else 0, weights)
-        flow = op.name
+        yield Task(op, flow, part, module.parameters if number == 1 else 0, weights)
+        flow = (op.name,)
 
 
-def _product(module: Matmul, entered: Boundary | None, flow: str, microbatch: Microbatch) -> list[Task]:
+def _product(
+    module: Matmul, entered: Boundary | None, flow: tuple[str, ...], beside: tuple[str, ...], microbatch: Microbatch
+) -> list[Task]:
     """Input gradient, then weight gradient, with the boundary's collectives overlapped as in Megatron-LM.
+
+    Of a gather in pieces, the weight gradient waits for those `beside` the input gradient.
 
     With sequence parallelism the gathered input was not kept: its all-gather runs beside the input gradient,
     and the reduce-scatter of that gradient beside the weight gradient. Without it, the all-reduce does.
@@ -74,8 +86,8 @@ def _product(module: Matmul, entered: Boundary | None, flow: str, microbatch: Mi
     weights = module.parameters
     return [
         *(Task(op, (), "weight") for op in gathered),
-        *(Task(op, (flow,), "input") for op in casts),
-        Task(by_input, (flow, *(op.name for op in casts)), "input", uses=n * k),
+        *(Task(op, flow, "input") for op in casts),
+        Task(by_input, (*flow, *(op.name for op in casts)), "input", uses=n * k),
         *(Task(op, (by_input.name,), "input") for op in reduced),
-        Task(by_weight, (flow, *(op.name for op in gathered)), "weight", completes=weights),
+        Task(by_weight, (*flow, *beside, *(op.name for op in gathered)), "weight", completes=weights),
     ]

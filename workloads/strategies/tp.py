@@ -3,6 +3,9 @@
 Sources: Megatron-LM, arXiv:1909.08053; sequence parallelism, arXiv:2205.05198. Assumes that the gradients of
 the replicated norms need no collective of their own (they are 1e-4 of a layer's). Assumes that without sequence
 parallelism every rank sends the whole activation on to the next stage, and not its share to be gathered there.
+Overlap: Transformer Engine's user buffers (Megatron-LM's --tp-comm-overlap), and asynchronous tensor parallelism of
+PyTorch. Assumes that a product in pieces takes as long as a whole one, that all pieces of a scatter but the last may
+travel from the start of the product that makes them, and that embedding and head are not overlapped.
 """
 
 from dataclasses import dataclass
@@ -20,11 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tensor(Strategy):
-    """`sp` (sequence parallelism) also splits the tokens between the tensor regions."""
+    """`sp` (sequence parallelism) also splits the tokens between the tensor regions.
+
+    With `overlap` the gather before a product and the scatter after it go in as many pieces as there are ranks, and all
+    pieces but one run beside the product: forward, and before the gradient of a row-split product.
+    """
 
     axis: ClassVar[str] = "tp"
 
     sp: bool = True
+    overlap: bool = False
 
     def check(self, step: "TrainingStep") -> None:
         """Heads, key-value heads, feed-forward channels and (with `sp`) tokens divide evenly."""
@@ -55,14 +63,17 @@ class Tensor(Strategy):
 
     def shard(self, layer: Layer) -> Layer:
         """Every module's share; the boundaries get their collectives."""
-        return layer if self.degree == 1 else layer.split(Split(self.axis, self.degree, self.sp))
+        overlap = self.overlap and layer.kind == "layer"
+        return layer if self.degree == 1 else layer.split(Split(self.axis, self.degree, self.sp, overlap))
 
     def share(self, state: str) -> float:
         """With `sp` a rank holds its tokens of the activation between layers only."""
         return 1 / self.degree if state == "boundary" and self.sp else 1.0
 
 
-def build(degree: int, sp: bool = True) -> Strategy:
+def build(degree: int, sp: bool = True, overlap: bool = False) -> Strategy:
     """Tensor parallelism of `degree` ranks, with sequence parallelism unless `sp=off`."""
-    check_switch(sp=sp)
-    return Tensor(degree, sp)
+    check_switch(sp=sp, overlap=overlap)
+    if overlap and not sp:
+        raise ValueError("overlap=on of tp pipelines the gathers and scatters of sequence parallelism; use sp=on")
+    return Tensor(degree, sp, overlap)
