@@ -35,8 +35,8 @@ class Roofline:
     """The slower of arithmetic and memory traffic, each at the share of its peak that real kernels reach.
 
     With `graphs`, kernels start as they do when CUDA graphs launch them. With `sustained` they run as in training, with
-    the kernels of a `stack` and in a job of so many `ranks`; otherwise as fast as measured by themselves. Assumes that a
-    lower limit of power lowers the clock in proportion, as where the voltage cannot fall. Assumes that a kernel's
+    the kernels of a `stack` and in a job of so many `ranks`; otherwise as fast as measured by themselves. Assumes that
+    a lower limit of power lowers the clock in proportion, as where the voltage cannot fall. Assumes that a kernel's
     traffic and arithmetic overlap fully, and that traffic is the op's compulsory bytes.
     """
 

@@ -107,15 +107,20 @@ def _data(cells: Cells, dp: int, stack: str) -> Iterator[str]:
     yield f"dp={dp},zero={zero}{shard}{overlap}"
 
 
-OVERLAP_TP = ""
-"""The option for collectives of tensor parallelism that overlap with the GEMMs around them."""
+OVERLAPPING_RECIPES = ("megatron_bridge_2025",)
+"""Stacks whose published recipes overlap tensor parallel collectives with GEMMs although the library does not unless
+told: NVIDIA's performance recipes set tp_comm_overlap."""
 
 
 def _tensor(cells: Cells, stack: str) -> str:
     """Sequence parallelism, and whether collectives overlap with GEMMs."""
     usual = "no" if stack in WITHOUT_SEQUENCE_PARALLELISM else "yes"
     sp = "on" if cells.told("sequence_parallel", usual) == "yes" else "off"
-    overlap = OVERLAP_TP if cells.word("overlap_tp") == "yes" and sp == "on" else ""
+    told = cells.word("overlap_tp")
+    if not told and stack in OVERLAPPING_RECIPES and sp == "on":
+        cells.assume("overlap_tp=yes")
+        told = "yes"
+    overlap = {"yes": ",overlap=on", "no": ",overlap=off"}.get(told, "") if sp == "on" else ""
     return f"sp={sp}{overlap}"
 
 

@@ -8,8 +8,8 @@ PyTorch. Assumes that a product in pieces takes as long as a whole one, that all
 travel from the start of the product that makes them, and that embedding and head are not overlapped.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from workloads.checks import check_switch, nearest_divisors, nearest_multiples
 from workloads.layers import Layer
@@ -17,6 +17,7 @@ from workloads.modules import Split
 from workloads.strategy import Strategy
 
 if TYPE_CHECKING:
+    from workloads.stack import Stack
     from workloads.step import TrainingStep
     from workloads.transformer import Transformer
 
@@ -26,13 +27,17 @@ class Tensor(Strategy):
     """`sp` (sequence parallelism) also splits the tokens between the tensor regions.
 
     With `overlap` the gather before a product and the scatter after it go in as many pieces as there are ranks, and all
-    pieces but one run beside the product: forward, and before the gradient of a row-split product.
+    pieces but one run beside the product: forward, and before the gradient of a row-split product (None: as the stack).
     """
 
     axis: ClassVar[str] = "tp"
 
     sp: bool = True
-    overlap: bool = False
+    overlap: bool | None = None
+
+    def settled(self, stack: "Stack") -> Self:
+        """Overlap as the stack has it, where it is left open; without sequence parallelism there is none."""
+        return self if self.overlap is not None else replace(self, overlap=stack.overlap_tensor and self.sp)
 
     def check(self, step: "TrainingStep") -> None:
         """Heads, key-value heads, feed-forward channels and (with `sp`) tokens divide evenly."""
@@ -63,7 +68,7 @@ class Tensor(Strategy):
 
     def shard(self, layer: Layer) -> Layer:
         """Every module's share; the boundaries get their collectives."""
-        overlap = self.overlap and layer.kind == "layer"
+        overlap = bool(self.overlap) and layer.kind == "layer"
         return layer if self.degree == 1 else layer.split(Split(self.axis, self.degree, self.sp, overlap))
 
     def share(self, state: str) -> float:
@@ -71,9 +76,11 @@ class Tensor(Strategy):
         return 1 / self.degree if state == "boundary" and self.sp else 1.0
 
 
-def build(degree: int, sp: bool = True, overlap: bool = False) -> Strategy:
+def build(degree: int, sp: bool = True, overlap: bool | None = None) -> Strategy:
     """Tensor parallelism of `degree` ranks, with sequence parallelism unless `sp=off`."""
-    check_switch(sp=sp, overlap=overlap)
+    check_switch(sp=sp)
+    if overlap is not None:
+        check_switch(overlap=overlap)
     if overlap and not sp:
         raise ValueError("overlap=on of tp pipelines the gathers and scatters of sequence parallelism; use sp=on")
     return Tensor(degree, sp, overlap)
