@@ -57,7 +57,8 @@ class Roofline:
         if op.kind == "grouped_gemm" and op.shape:
             start += kernels.group_seconds * (op.shape[0] - 1)
         clock = _clock(op, training) * (accelerator.power_share if self.sustained else 1.0)
-        return (start + max(memory, arithmetic_seconds(op, accelerator, kernels) / clock)) * self.slowest(training)
+        alone = start + max(memory, arithmetic_seconds(op, accelerator, kernels) / clock)
+        return alone / training.kernel_share * self.slowest(training)
 
     def training(self, accelerator: Accelerator) -> Training:
         """How steps differ from kernels measured by themselves; not at all unless `sustained`."""
@@ -74,7 +75,7 @@ class Roofline:
 def _clock(op: Compute, training: Training) -> float:
     """How fast arithmetic is in training, relative to a kernel by itself."""
     if op.kind in GEMMS:
-        return training.clock * training.kernel_share
+        return training.clock
     return training.attention_clock if op.kind in ATTENTIONS else 1.0
 
 
