@@ -57,27 +57,33 @@ class Price(NamedTuple):
 def price(demand: Demand, constant: Callable[[str], Floats]) -> Price:
     """What a demand costs with the faster protocol, without contention.
 
-    `constant(name)` gives a fabric's constant by name, [G, K]. Set-up, steps, ramp and fill are latency, which
-    contention does not stretch: a ramp r adds r × (1 − exp(−t / r)) to an ideal time t. Reduction in switches knows the
-    bulk protocol alone.
+    `constant(name)` gives a fabric's constant by name, [G, K]. Set-up, steps and ramp are latency, which contention
+    does not stretch: a ramp r adds r × (1 − exp(−t / r)) to an ideal time t. Reduction in switches knows the bulk
+    protocol alone.
     """
     used = demand.steps > 0
     free = _busiest(demand.line_seconds / constant("share"))
-    bulk = free if demand.share == "share" else _busiest(demand.line_seconds / constant(demand.share))
+    bulk = free if demand.share == "share" else _busiest(demand.line_seconds / _reached(demand.share, constant))
     quick = _busiest(demand.line_seconds / (constant("share") * constant("low_latency_share")))
     in_switch = demand.share.startswith("in_switch")
     launch, setup, ramp = (
         np.max(constant(name) * used, axis=1, initial=0.0) if demand.starts else 0.0 * free
-        for name in ("launch", "setup", "in_switch_ramp" if in_switch else "ramp")
+        for name in ("launch", "setup", "ramp")
     )
-    ramp = ramp * demand.passes + (constant("fill") * demand.steps).sum(axis=1)
+    ramp = ramp * demand.passes
     ramped = ramp * -np.expm1(-np.divide(bulk, ramp, out=np.zeros_like(bulk), where=ramp > 0))
-    step = constant("in_switch_step" if in_switch else "step")
-    slow = launch + setup + (step * demand.steps).sum(axis=1) + ramped
-    fast = launch + (constant("low_latency_step") * demand.steps).sum(axis=1)
+    step = constant("step") + constant("software_step")
+    slow = launch + setup + ((step + constant("bulk_step")) * demand.steps).sum(axis=1) + ramped
+    fast = launch + (step * demand.steps).sum(axis=1)
     quicker = (fast + quick < slow + bulk) & (demand.quick and not in_switch)
     least = np.where(quicker, quick, bulk)
     return Price(demand.hops + np.where(quicker, fast, slow), np.where(least > free, least, 0.0), free)
+
+
+def _reached(share: str, constant: Callable[[str], Floats]) -> Floats:
+    """The share of the line rate that counts, [G, K]; that of trees is a share of what the switches reach."""
+    own = constant(share)
+    return own * constant("in_switch_share") if share == "in_switch_tree_share" else own
 
 
 def _busiest(seconds: Floats) -> Floats:

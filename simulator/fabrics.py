@@ -1,9 +1,11 @@
 """How communication libraries use links: the constants of every fabric, read from fabrics.yaml.
 
-A *fabric* is what the library of one accelerator makes of one kind of link. Scale-up links (NVLink, Infinity Fabric)
-go by the accelerator, other links by their technology. Kinds of which the file says nothing, such as the ideal port,
-reach their line rate and cost nothing. Assumes that copies reach the share of NVLink-C2C that they reach of PCIe, which
-lies within what is told of a GH200: about 0.65 to the host and 0.9 from it (not re-checked).
+A *fabric* is what the library of one accelerator makes of one kind of link. A constant is shared by a class of links,
+or belongs to an accelerator's family, a technology, or both; the narrowest place that gives it counts. Kinds of which
+the file says nothing, such as the ideal port, reach their line rate and cost nothing. Assumes that what was not
+measured is like the rest of its class: inter-chip links of other accelerators like NVLink, and copies over PCIe and
+NVLink-C2C too, of which boxes measure 0.44 to 0.75 of 16 lanes, and about 0.65 to and 0.9 from the host of a GH200 is
+told (not re-checked); ordinary Ethernet like TCP on tuned cards.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,16 +18,22 @@ SCALE_UP = ("nvlink", "xgmi", "ici", "neuronlink")
 BETWEEN = "fabric"
 """Links between switches, which carry whatever transport reaches them."""
 NETWORK = ("infiniband", "omnipath", "roce", "efa", "tcpx", "tcpxo", "slingshot", "ethernet")
+CLASSES = {
+    "all": (*SCALE_UP, "pcie", *NETWORK),
+    "scale_up": (*SCALE_UP, "pcie"),
+    "network": NETWORK,
+    "ethernet": ("roce", "efa", "tcpx", "tcpxo", "ethernet"),
+    "hosted": ("efa", "tcpx", "tcpxo", "ethernet"),
+}
+"""Kinds of links that share constants, wide classes first. On Ethernet a single ring falls short of what many reach;
+hosted are transports of which host software handles every message, where verbs leave that to the card."""
 
 LIKE = {"c2c": "pcie"}
 """Kinds of links that have the constants of another."""
 
-TIMED_LIKE = {"omnipath": "infiniband"}
-"""Kinds of links of which no more than the share is known, with the kind whose times they have."""
-
 FAMILIES = {
     **dict.fromkeys(("A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIe-80GB"), "A100"),
-    **dict.fromkeys(("H100-SXM5", "H100-SXM5-HBM2e", "H100-PCIe", "H200-SXM", "H800-SXM", "H20", "GH200"), "Hopper"),
+    **dict.fromkeys(("H100-SXM5", "H100-PCIe", "H200-SXM", "H800-SXM", "H20", "GH200"), "Hopper"),
     **dict.fromkeys(("B200-SXM", "B300-SXM"), "Blackwell"),
     **dict.fromkeys(("GB200", "GB300"), "GB200"),
     **dict.fromkeys(("MI300X", "MI325X", "MI355X"), "MI300"),
@@ -42,59 +50,38 @@ SM_SHARES = {"nvlink": 0.15, "xgmi": 0.15, **dict.fromkeys(NETWORK, 0.02)}
 class Fabric:
     """What a library reaches on one kind of link, with either of two protocols; the faster one is taken.
 
-    Bulk: a share of the line rate, after `launch` and `setup`, with `step` for each step in turn. The rate is reached
-    with the time constant `ramp` a pass, plus `fill` for every step across a network, whose pipeline has to fill. Low
-    latency: neither set-up nor ramp, `low_latency_step` a step, at `low_latency_share` of the bulk rate: its messages
-    carry flags beside the data, and go through few of the channels.
+    Bulk: a share of the line rate, after `launch` and `setup`, with `step`, `software_step` and `bulk_step` for each
+    step in turn: what the kernel, the host's software and the protocol's handshake take, beside the time that signals
+    travel. The rate is reached with the time constant `ramp` a pass. Low latency: neither set-up, handshake nor ramp,
+    at `low_latency_share` of the bulk rate: its messages carry flags beside the data, and go through few of the
+    channels.
 
-    The share is `share` where rings or trees go through every card of a host, `lone_share` for a single ring or tree
-    across hosts, `pair_share` for messages between all pairs, `message_share` for a single message. Where switches
-    reduce it is `in_switch_share`, or `in_switch_tree_share` where trees between hosts take turns with them, and ramp
-    and steps across networks are others, too. Times in seconds; `sm_share` is the share of an accelerator's SMs that
-    its kernels hold.
+    The share is `share`, `lone_share` for a single ring or tree across hosts. Where switches reduce it is
+    `in_switch_share`, times `in_switch_tree_share` where trees between hosts take turns with them. Times in seconds;
+    `sm_share` is the share of an accelerator's SMs that its kernels hold.
     """
 
     share: float = 1.0
-    pair_share: float = 1.0
     lone_share: float = 1.0
-    message_share: float = 1.0
     in_switch_share: float = 1.0
     in_switch_tree_share: float = 1.0
     low_latency_share: float = 1.0
     launch: float = 0.0
     setup: float = 0.0
-    low_latency_step: float = 0.0
     step: float = 0.0
+    software_step: float = 0.0
+    bulk_step: float = 0.0
     ramp: float = 0.0
-    in_switch_ramp: float = 0.0
-    in_switch_step: float = 0.0
-    fill: float = 0.0
     sm_share: float = 0.0
 
 
-SHARES = (
-    "share",
-    "pair_share",
-    "lone_share",
-    "message_share",
-    "in_switch_share",
-    "in_switch_tree_share",
-    "low_latency_share",
-)
+SHARES = ("share", "lone_share", "in_switch_share", "in_switch_tree_share", "low_latency_share")
 """Constants of which the slowest member of a mixed group has the least; of the times it has the greatest."""
 
-OF_ACCELERATORS = ("launch", "ramp", "in_switch_ramp")
-"""Constants that the accelerator gives to all kinds of links."""
+OF_ACCELERATORS = ("launch", "ramp")
+"""Constants that the accelerator gives to all kinds of links; others it gives to its scale-up links."""
 
-SAME_AS = (
-    ("lone_share", "share"),
-    ("pair_share", "share"),
-    ("in_switch_share", "share"),
-    ("in_switch_tree_share", "in_switch_share"),
-    ("message_share", "pair_share"),
-    ("in_switch_ramp", "ramp"),
-    ("in_switch_step", "step"),
-)
+SAME_AS = (("lone_share", "share"), ("in_switch_share", "share"))
 """Constants that equal another one where the file does not give them."""
 
 
@@ -109,36 +96,24 @@ class Fabrics:
         """Where each constant of a kind of link at an accelerator stands; empty for an ideal kind.
 
         >>> published().keys("infiniband", "H100-SXM5")["launch"]
-        ('accelerators', 'Hopper', 'launch')
+        ('shared', 'all', 'launch')
         """
         family, kind = FAMILIES.get(accelerator, "other"), LIKE.get(kind, kind)
-        own, role = ("accelerators", family), "scale_up" if kind in (*SCALE_UP, "pcie") else "network"
-        if kind not in SCALE_UP:
-            own = ("links", f"{family} {kind}" if ("links", f"{family} {kind}", "share") in self.values else kind)
-        if (*own, "share") not in self.values:
+        if kind not in CLASSES["all"]:
             return {}
-        places = {
-            **{
-                name: place
-                for each in ("other", family)
-                for name in OF_ACCELERATORS
-                if (place := ("accelerators", each, name)) in self.values
-            },
-            **{name: place for name in NAMES if (place := ("shared", role, name)) in self.values},
-            **self._like(kind),
-            **{name: place for name in NAMES if (place := (*own, name)) in self.values},
-        }
+        places = {}
+        for section, entry in (
+            *(("shared", name) for name, kinds in CLASSES.items() if kind in kinds),
+            ("accelerators", family),
+            ("links", kind),
+            ("links", f"{family} {kind}"),
+        ):
+            own = OF_ACCELERATORS if section == "accelerators" and kind not in SCALE_UP else NAMES
+            places.update({name: key for name in own if (key := (section, entry, name)) in self.values})
         for name, other in SAME_AS:
             if name not in places and other in places:
                 places[name] = places[other]
         return places
-
-    def _like(self, kind: str) -> dict[str, Key]:
-        """Where the times stand that a kind has from another one, and for its lone rings its own share."""
-        if kind not in TIMED_LIKE:
-            return {}
-        times = {name: place for name in TIMES if (place := ("links", TIMED_LIKE[kind], name)) in self.values}
-        return {**times, "lone_share": ("links", kind, "share")}
 
     def known(self, kind: str) -> bool:
         """Whether the file says something of a kind of link; others are ideal."""
@@ -170,7 +145,6 @@ class Fabrics:
 
 
 NAMES = tuple(each.name for each in fields(Fabric))
-TIMES = tuple(name for name in NAMES if name not in SHARES)
 
 
 @cache

@@ -126,6 +126,23 @@ def test_four_nodes_of_b200_on_efa_against_one():
         assert least < four / one < most
 
 
+def test_host_software_costs_every_step_across_the_network():
+    """8 bytes once round 4 single-member nodes: 3 steps, each with the software of EFA, beside hops of its switches."""
+    efa, roce = (topologies.build(f"dgx_h100,nodes=4,transport={transport}") for transport in ("efa", "roce"))
+    times = [timed("all_gather", 8.0, each, range(0, 32, 8)).seconds for each in (efa, roce)]
+    assert times[0] - times[1] == pytest.approx(3 * published().fabric("efa", "H100-SXM5").software_step, rel=1e-9)
+
+
+@pytest.mark.parametrize(("transport", "lone"), [("infiniband", False), ("roce", True), ("slingshot", False)])
+def test_a_single_ring_falls_short_on_ethernet(transport, lone):
+    """4 GiB round 4 nodes, one member each: the share of the card that a single ring reaches, by class of transport."""
+    cluster = topologies.build(f"dgx_h100,nodes=4,transport={transport}")
+    fabric = published().fabric(transport, "H100-SXM5")
+    reached = timed("all_gather", 4 * GIBI, cluster, range(0, 32, 8)).busbw / 50e9
+    assert (fabric.lone_share < fabric.share) == lone
+    assert reached == pytest.approx(fabric.lone_share, rel=0.01)
+
+
 def test_rings_of_many_nodes_are_slower():
     """Reduce-scatter of 8 GiB from 4 to 128 H100 nodes: bus bandwidth falls all the way, by more than 15 %."""
     cluster = topologies.build("dgx_h100,nodes=128")

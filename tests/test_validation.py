@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simulator import time_collective
+from simulator import constants, time_collective
 from simulator.constants import as_yaml
-from simulator.fabrics import NETWORK, SCALE_UP, Fabric, published
+from simulator.fabrics import CLASSES, FAMILIES, NETWORK, SCALE_UP, SM_SHARES, Fabric, published
 from simulator.validation import collectives, measured, report
 from simulator.validation.fit import Model
 
@@ -172,16 +172,36 @@ def test_the_constants_are_those_of_the_fit(found):
 
 
 def test_constants_depend_on_accelerators_and_kinds_of_links_only():
-    """Fields of a fabric; entries are accelerators, technologies, or both; no more than 70 values."""
-    names = set(Fabric.__dataclass_fields__)
+    """Fields of a fabric; entries are classes of links, families of accelerators, technologies, or both of these."""
+    names, kinds = set(Fabric.__dataclass_fields__), {*NETWORK, "pcie"}
+    entries = {
+        "shared": set(CLASSES),
+        "accelerators": set(FAMILIES.values()),
+        "links": kinds | {f"{family} {kind}" for family in FAMILIES.values() for kind in kinds},
+    }
     for section, entry, name in published().values:
-        assert section in ("shared", "accelerators", "links")
+        assert entry in entries[section]
         assert name in names
-        if section == "links":
-            assert entry.split()[-1] in (*NETWORK, "pcie")
-    assert len(published().values) <= 80
-    assert {"scale_up", "network"} == {entry for section, entry, _ in published().values if section == "shared"}
     assert not set(SCALE_UP) & set(NETWORK)
+
+
+def test_there_are_few_constants_each_with_an_error_or_a_source():
+    """With the shares of SMs, which have a source of their own, they leave most of 60 to kernels and stacks."""
+    errors, sources = constants.errors("fabrics.yaml"), constants.sources("fabrics.yaml")
+    assert {*errors, *sources} == set(published().values)
+    assert not set(errors) & set(sources)
+    assert all(0 < error < 0.3 for error in errors.values())
+    assert all(len(source.split()) > 3 for source in sources.values())
+    assert len(published().values) + len(set(SM_SHARES.values())) <= 26
+
+
+def test_standard_errors_are_those_of_the_fit(found):
+    """And tell how far a constant may be off before the fit notices: of shares less than of times."""
+    model = Model(found[0], published())
+    errors = dict(zip(model.keys, model.standard_errors(model.start), strict=True))
+    filed = constants.errors("fabrics.yaml")
+    assert filed == pytest.approx(errors, rel=0.1)
+    assert filed["shared", "network", "share"] < filed["shared", "all", "launch"] < filed["shared", "all", "step"]
 
 
 def test_predicting_reads_no_measurements():
@@ -194,7 +214,7 @@ def guarded(path, *rest, **more):
     assert not str(path).endswith(".csv"), path
     return real(path, *rest, **more)
 builtins.open = io.open = guarded
-from simulator import time_collective
+from simulator import constants, time_collective
 print(time_collective("all_reduce", bytes=2**30, ranks=range(16), topology="dgx_h100,nodes=2").seconds)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -17,4 +17,4 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
     if collective.kind != "all_to_all":
         raise ValueError(f"pairwise does not do {collective.kind}; it does all_to_all")
     messages = all_pairs("pairwise", collective.bytes / ranks.shape[1], 1, ranks)
-    return activity("pairwise", [phase(topology, ranks, [messages], share="pair_share")], topology)
+    return activity("pairwise", [phase(topology, ranks, [messages])], topology)

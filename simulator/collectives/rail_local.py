@@ -32,4 +32,4 @@ def build(collective: Collective, ranks: Ints, topology: Topology) -> Activity:
     legs = [
         Messages(leg.carried, 1, leg.sources.reshape(shape), leg.destinations.reshape(shape)) for leg in (local, rails)
     ]
-    return activity("rail_local", [phase(topology, ranks, legs, share="pair_share")], topology)
+    return activity("rail_local", [phase(topology, ranks, legs)], topology)

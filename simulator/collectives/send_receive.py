@@ -19,7 +19,7 @@ def build(collective: Collective | P2P, ranks: Ints, topology: Topology) -> Acti
         if collective.kind != "send_receive":
             raise ValueError(f"send_receive does not do {collective.kind}")
         messages = Messages(collective.bytes, 1, ranks, np.roll(ranks, -1, axis=1))
-        return activity("send_receive", [phase(topology, ranks, [messages], share="message_share")], topology)
+        return activity("send_receive", [phase(topology, ranks, [messages])], topology)
     message = Messages(collective.bytes, 1, ranks[:, :1], ranks[:, 1:])
-    sent = phase(topology, ranks, [message], share="message_share")
+    sent = phase(topology, ranks, [message])
     return Activity("send_receive", (sent,), np.zeros(len(ranks)))

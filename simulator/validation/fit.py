@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from simulator import constants
 from simulator.constants import Key, as_yaml
 from simulator.demand import Demand, Floats, Ints, price
 from simulator.fabrics import Fabric, Fabrics, published
@@ -16,34 +17,18 @@ from simulator.validation.fitting import Fit
 from simulator.validation.measured import Case, cases, read
 
 PRIORS: Mapping[str, Mapping[str, float]] = {
-    "scale_up": {"low_latency_share": 0.3, "low_latency_step": 0.7e-6, "setup": 10e-6, "step": 1.5e-6},
-    "network": {"lone_share": 0.75, "low_latency_share": 0.05, "setup": 10e-6, "in_switch_step": 30e-6},
-    "accelerators": {
-        "share": 0.75,
-        "pair_share": 0.75,
-        "in_switch_share": 0.6,
-        "launch": 10e-6,
-        "ramp": 100e-6,
-        "in_switch_ramp": 100e-6,
-    },
-    "links": {
-        "share": 0.94,
-        "lone_share": 0.75,
-        "message_share": 0.75,
-        "low_latency_step": 5e-6,
-        "step": 14e-6,
-        "fill": 20e-6,
-    },
-    "infiniband": {"lone_share": 0.9},
-    "A100": {"share": 0.77},
-    "Hopper": {"share": 0.81, "pair_share": 0.77, "in_switch_share": 0.69, "in_switch_tree_share": 0.65},
-    "Blackwell": {"share": 0.77, "in_switch_share": 0.60, "in_switch_tree_share": 0.56},
-    "GB200": {"share": 0.76, "in_switch_share": 0.48},
+    "all": {"launch": 10e-6, "setup": 10e-6, "step": 0.7e-6, "ramp": 50e-6},
+    "scale_up": {"share": 0.76, "low_latency_share": 0.25, "in_switch_tree_share": 0.93},
+    "network": {"share": 0.94, "low_latency_share": 0.05, "bulk_step": 14e-6},
+    "ethernet": {"lone_share": 0.7},
+    "hosted": {"software_step": 25e-6},
+    "accelerators": {"share": 0.76, "launch": 10e-6},
+    "Hopper": {"in_switch_share": 0.69},
+    "Blackwell": {"in_switch_share": 0.60},
+    "GB200": {"in_switch_share": 0.48},
     "MI300": {"share": 0.70},
+    "links": {"share": 0.94, "software_step": 25e-6},
     "slingshot": {"share": 0.58},
-    "tcpx": {"share": 0.7},
-    "A100 efa": {"share": 0.84},
-    "pcie": {"share": 0.7},
 }
 """Towards what a fit is drawn, for a section or an entry of it: shares as nccl-tests logs show them at large sizes,
 times of single steps in microbenchmarks."""
@@ -195,9 +180,13 @@ def _prior(key: Key) -> float:
 
 
 def main() -> None:
-    """Print the constants fitted to the package's measurements."""
+    """Print the constants fitted to the package's measurements, with their standard errors."""
     model = Model(cases(read())[0], published())
-    print(as_yaml(model.fabrics(model.fit(), published()).values))  # noqa: T201
+    logs = model.fit()
+    errors = dict(zip(model.keys, model.standard_errors(logs).tolist(), strict=True))
+    values = model.fabrics(logs, published()).values
+    ordered = {key: errors[key] for key in values if key in errors}
+    print(as_yaml(values, ordered, constants.sources("fabrics.yaml")))  # noqa: T201
 
 
 if __name__ == "__main__":

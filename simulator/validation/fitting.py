@@ -51,6 +51,18 @@ class Fit(ABC):
         )
         return np.asarray(found.x)
 
+    def standard_errors(self, logs: Floats) -> Floats:
+        """Relative standard error of each constant at a fit, from the Gauss-Newton covariance.
+
+        Assumes that rows err independently, which understates it where all rows of a series are off together; what a
+        constant is drawn to counts as one measurement of it.
+        """
+        weight, error = self.weights(), np.log(self.seconds(logs) / self.measured)
+        slopes, robust = self._slopes(logs) * weight[:, None], self._robust(weight * error)
+        curvature = (slopes * robust[:, None]).T @ slopes + np.diag(self.stiffness**2)
+        variance = np.sum(robust * (weight * error) ** 2) / max(len(error) - len(logs), 1)
+        return np.asarray(np.sqrt(variance * np.diag(np.linalg.inv(curvature))))
+
     def left_out(self) -> Floats:
         """The time of each case as predicted by a fit without any row of its series.
 
@@ -60,7 +72,7 @@ class Fit(ABC):
         logs = self.fit()
         weight, error = self.weights(), np.log(self.seconds(logs) / self.measured)
         slopes = self._slopes(logs) * weight[:, None]
-        robust = (1.0 + (weight * error / self.outlier) ** 2) ** -0.5
+        robust = self._robust(weight * error)
         spring, found = np.diag(self.stiffness**2), np.empty(len(error))
         for name in np.unique(self.series):
             mine = self.series == name
@@ -69,6 +81,10 @@ class Fit(ABC):
             step = np.linalg.solve(kept.T @ slopes[~mine] + spring, pull)
             found[mine] = self.seconds(np.clip(logs - step, *self.bounds))[mine]
         return found
+
+    def _robust(self, residuals: Floats) -> Floats:
+        """What each residual counts in a robust fit, against a least-squares fit."""
+        return np.asarray((1.0 + (residuals / self.outlier) ** 2) ** -0.5)
 
     def _slopes(self, logs: Floats, step: float = 1e-4) -> Floats:
         """How log times change with each constant's logarithm, [cases, constants]."""
