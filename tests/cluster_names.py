@@ -20,6 +20,7 @@ VARIANTS = [
     "torus,shape=2x3x4,accelerator=trainium2",
     "torus,shape=1x5,accelerator=tpu_v5e",
     "torus,shape=1",
+    "torus,shape=2x3,accelerator=tpu_v5e,slices=2",
     "dragonfly,groups=1,switches_per_group=3",
     "dragonfly,groups=5,switches_per_group=1,gpus_per_node=8,nics=2",
     "full_mesh,nodes=2,gpus_per_node=4,accelerator=gh200,transport=slingshot,nic_gbit=200",

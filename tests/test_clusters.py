@@ -305,6 +305,22 @@ def test_a_dimension_of_two_has_one_link_and_one_of_one_none():
     assert len(topologies.build("torus", shape="1").links) == 0
 
 
+def test_slices_of_a_torus_are_joined_by_their_hosts_network():
+    """Within a slice routes are those of the torus alone; between slices they go by cards of 25 Gb/s a chip."""
+    one = topologies.build("torus,shape=3x4,accelerator=tpu_v5e")
+    pod = topologies.build("torus,shape=3x4,accelerator=tpu_v5e,slices=3")
+    assert (pod.size, pod.grid) == (36, (3, 3, 4))
+    assert pod.hosts.tolist() == [0] * 12 + [1] * 12 + [2] * 12
+    for source, destination in ((0, 1), (5, 11), (2, 9)):
+        alone = [link.kind for link in one.route(source, destination)]
+        assert [link.kind for link in pod.route(24 + source, 24 + destination)] == alone
+    assert [(link.kind, link.bandwidth) for link in pod.route(0, 35)] == [("ethernet", 25e9 / 8)] * 2
+    assert topologies.build("torus,shape=3x4,accelerator=tpu_v4,slices=2,nic_gbit=40").route(0, 12)[0].bandwidth == 5e9
+    with pytest.raises(ValueError, match="nic_gbit of TPU v4 is not known"):
+        topologies.build("torus,shape=3x4,accelerator=tpu_v4,slices=2")
+    assert "one slice has nobody" in topologies.build("torus,shape=3x4,nic_gbit=40").warnings[0]
+
+
 def test_another_order_of_devices_is_no_grid():
     torus = topologies.build("torus", shape="2x3")
     assert torus.replace(devices=torus.devices[::-1]).grid == ()

@@ -55,7 +55,7 @@ class Cells:
     def found(self, pattern: str, *names: str) -> tuple[str, ...]:
         """What the groups of a pattern match in the first of these cells where it does; empty if in none.
 
-        >>> Cells({"notes": "4 x 100Gb RoCE"}).found(r"(\\\\d+) x (\\\\d+)Gb", "source", "notes")
+        >>> Cells({"notes": "4 x 100Gb RoCE"}).found("([0-9]+) x ([0-9]+)Gb", "source", "notes")
         ('4', '100')
         """
         matches = (re.search(pattern, self.word(name)) for name in names)

@@ -27,9 +27,8 @@ CARDS = (
 SLOWEST_CARD = 100
 """Gb/s: accelerators that have less of the network each share cards of this rate."""
 
-SLICES = {"TPU v4": ("tpu_v4", 3, 2), "TPU v5e": ("tpu_v5e", 2, 1), "TPU v5p": ("tpu_v5p", 3, 2)}
-"""Accelerator, dimensions of the torus, and what names of slices count a chip as: TensorCores, of which v4 and v5p have
-two (docs.cloud.google.com/tpu)."""
+SLICES = {"TPU v4": ("tpu_v4", 3), "TPU v5e": ("tpu_v5e", 2), "TPU v5p": ("tpu_v5p", 3)}
+"""Accelerator and dimensions of its torus (docs.cloud.google.com/tpu)."""
 
 
 def topology(cells: Cells) -> str:
@@ -84,7 +83,7 @@ def slices(cells: Cells) -> int:
     return int(told[0]) if told else 1
 
 
-def _torus(cells: Cells, accelerator: str, dimensions: int, _: int) -> str:
+def _torus(cells: Cells, accelerator: str, dimensions: int) -> str:
     """One torus, or several slices joined by the data-center network."""
     count, gpus = slices(cells), int(cells.number("gpus"))
     if gpus % count:

@@ -82,7 +82,7 @@ def case(number: int, row: dict[str, Any]) -> Case:
     """The run of a row; LeftOutError with the reason where it cannot be compared."""
     cells = Cells(row)
     stack = published_stacks.stack(cells)
-    model = published_models.model(cells, published_stacks.year(cells))
+    model = _model(cells)
     plan = published_plans.plan(cells, stack)
     arguments = _arguments(cells)
     topology = published_clusters.topology(cells)
@@ -91,6 +91,16 @@ def case(number: int, row: dict[str, Any]) -> Case:
     flops = _flops(cells, model, arguments, chip)
     assumed = tuple(cells.assumed)
     return Case(number, model, plan, tuple(arguments.items()), stack, topology, seconds, flops, assumed)
+
+
+def _model(cells: Cells) -> Transformer:
+    """The model, if its dimensions go together."""
+    try:
+        return published_models.model(cells, published_stacks.year(cells))
+    except LeftOutError:
+        raise
+    except ValueError as error:
+        raise LeftOutError(f"no such model: {error}") from None
 
 
 def _flops(cells: Cells, model: Transformer, arguments: dict[str, Any], chip: Accelerator) -> float:
