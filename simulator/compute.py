@@ -35,8 +35,8 @@ class Roofline:
     """The slower of arithmetic and memory traffic, each at the share of its peak that real kernels reach.
 
     With `graphs`, kernels start as they do when CUDA graphs launch them. With `sustained` they run as in training, with
-    the kernels of a `stack` and in a job of so many `ranks`; otherwise as fast as measured by themselves. Assumes that a
-    lower limit of power lowers the clock in proportion, as where the voltage cannot fall. Assumes that a kernel's
+    the kernels of a `stack` and in a job of so many `ranks`; otherwise as fast as measured by themselves. Assumes that
+    a lower limit of power lowers the clock in proportion, as where the voltage cannot fall. Assumes that a kernel's
     traffic and arithmetic overlap fully, and that traffic is the op's compulsory bytes.
     """
 
@@ -55,7 +55,7 @@ class Roofline:
         memory = (op.read_bytes + op.write_bytes) / bandwidth
         start = kernels.graph_seconds if self.graphs else kernels.kernel_seconds
         if op.kind == "grouped_gemm" and op.shape:
-            start += kernels.group_seconds * (op.shape[0] - 1)
+            start += kernels.graph_seconds * (op.shape[0] - 1)
         clock = _clock(op, training) * (accelerator.power_share if self.sustained else 1.0)
         return (start + max(memory, arithmetic_seconds(op, accelerator, kernels) / clock)) * self.slowest(training)
 
