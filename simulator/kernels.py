@@ -40,7 +40,7 @@ arXiv:2407.08608, for heads of 128)."""
 TILES = {("Blackwell", "best"): 2.0, ("Blackwell Ultra", "best"): 2.0}
 """Tiles of so many queries that a block has: two on Blackwell (FlashAttention-4, together.ai/blog/flashattention-4)."""
 LATE_BLOCKS = 1.0
-"""Blocks by which the last wave ends late, as masked blocks are unequal: the half-filled wave of a list scheduler."""
+"""Blocks by which the last wave of attention ends late on average, as masked blocks are unequal."""
 
 ITEM_BYTES = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "mxfp8": 1.0, "nvfp4": 0.5, "fp4": 0.5}
 """Bytes of an element of each data type that kernels take, without the scales of a block."""
