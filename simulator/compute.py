@@ -55,7 +55,7 @@ class Roofline:
         memory = (op.read_bytes + op.write_bytes) / bandwidth
         start = kernels.graph_seconds if self.graphs else kernels.kernel_seconds
         if op.kind == "grouped_gemm" and op.shape:
-            start += kernels.group_seconds * (op.shape[0] - 1)
+            start += kernels.graph_seconds * (op.shape[0] - 1)
         clock = _clock(op, training) * (accelerator.power_share if self.sustained else 1.0)
         alone = start + max(memory, arithmetic_seconds(op, accelerator, kernels) / clock)
         return alone / training.kernel_share * self.slowest(training)
