@@ -1,5 +1,6 @@
 """The model of a published run: its printed dimensions, and what is known of its family."""
 
+import re
 from typing import Any
 
 from simulator.validation.published_cells import Cells
@@ -26,16 +27,20 @@ LLAMA: dict[str, Any] = {"gated": True}
 
 VOCABULARY = 51200
 """Of GPT: GPT-2's 50,257 entries, padded to a multiple of 128 x tp as Megatron-LM does by default."""
-DROPOUT_UNTIL = 2023
-"""Until when GPT was trained with dropout; NeMo 2 and Megatron-core's published runs have none (GPTConfig175B)."""
+WITH_DROPOUT = ("megatron_2021", "deepspeed_2022")
+"""Stacks that train GPT with dropout, Megatron-LM's default; NeMo's and Megatron-core's recipes have none."""
+FINE_TUNED = ("lora", "sft")
+"""Words of sources whose runs train a part of the weights, or on packed short samples."""
 HYBRIDS = ("hybrid", "nemotron-h", "mamba")
 
 
-def model(cells: Cells, year: int) -> Transformer:
-    """The model of a row, of a source of that year; LeftOutError where it is none of dense attention layers."""
+def model(cells: Cells, stack: str) -> Transformer:
+    """The model of a row, trained by a stack; LeftOutError where it is none of dense attention layers."""
     name = cells.word("model").lower()
     if cells.word("moe") != "no":
         raise LeftOutError("expert parallelism: no MoE layers yet")
+    if any(re.search(rf"\b{word}\b", cells.sources.lower()) for word in FINE_TUNED):
+        raise LeftOutError("fine-tuning: not a step of pre-training")
     if any(word in name for word in HYBRIDS):
         raise LeftOutError("a hybrid model: its layers are not all attention")
     if not cells.states("layers", "hidden", "heads"):
@@ -46,7 +51,7 @@ def model(cells: Cells, year: int) -> Transformer:
     if learned:
         facts["positions"] = int(cells.number("sequence"))
     if name.startswith(("gpt", "bloom")):
-        facts["dropout"] = year < DROPOUT_UNTIL
+        facts["dropout"] = stack in WITH_DROPOUT
     return Transformer(name=cells.word("model"), **{**_dimensions(cells), **facts})
 
 

@@ -82,7 +82,7 @@ def case(number: int, row: dict[str, Any]) -> Case:
     """The run of a row; LeftOutError with the reason where it cannot be compared."""
     cells = Cells(row)
     stack = published_stacks.stack(cells)
-    model = _model(cells)
+    model = _model(cells, stack)
     plan = published_plans.plan(cells, stack)
     arguments = _arguments(cells)
     topology = published_clusters.topology(cells)
@@ -93,10 +93,10 @@ def case(number: int, row: dict[str, Any]) -> Case:
     return Case(number, model, plan, tuple(arguments.items()), stack, topology, seconds, flops, assumed)
 
 
-def _model(cells: Cells) -> Transformer:
+def _model(cells: Cells, stack: str) -> Transformer:
     """The model, if its dimensions go together."""
     try:
-        return published_models.model(cells, published_stacks.year(cells))
+        return published_models.model(cells, stack)
     except LeftOutError:
         raise
     except ValueError as error:

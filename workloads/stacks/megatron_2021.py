@@ -12,13 +12,11 @@ PUBLISHED = Stack(
     attention="unfused",
     overlap_gradients=False,
     distributed_optimizer=False,
-    gradients=4.0,
     sources=MappingProxyType(
         {
             "attention": "arXiv:2205.05198, section 4: the softmax, its dropout and its inputs are kept",
             "fusion": "arXiv:2104.04473, section 4.2: bias and GeLU, bias, dropout and add, softmax are fused",
             "overlap_gradients": "Megatron-LM 2.x: local DDP, reduced after the last backward",
-            "gradients": "Megatron-LM 2.x: accumulate-allreduce-grads-in-fp32",
             "distributed_optimizer": "Megatron-LM 2.x: none before 2022",
         }
     ),
