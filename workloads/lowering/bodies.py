@@ -46,6 +46,7 @@ class Bodies:
     recompute: Recompute
     message_bytes: float
     p2p: str
+    received: tuple[Op, ...] = ()
     bodies: dict[tuple[Shape, str, str, bool], Body] = field(default_factory=dict)
     interned: dict[tuple[Op, ...], Body] = field(default_factory=dict)
     blocks: dict[tuple[int, Ends], Block] = field(default_factory=dict)
@@ -78,7 +79,14 @@ class Bodies:
         if ends.opened and body.user >= 0:
             ops[body.user] = waiting(ops[body.user], ends.opened)
         if ends.incoming:
-            ops.insert(0, ends.incoming.op(RECV, self.message_bytes, mode=self.p2p))
+            ops[:0] = self._receive(ops, ends.incoming)
         if ends.outgoing:
             ops.append(ends.outgoing.op(SEND, self.message_bytes, after=body.producer, mode=self.p2p))
         return ops
+
+    def _receive(self, ops: list[Op], incoming: Message) -> list[Op]:
+        """The message and what makes a whole activation of it, for which the first kernel waits."""
+        if self.received:
+            first = next(index for index, op in enumerate(ops) if op.stream == "compute")
+            ops[first] = waiting(ops[first], tuple(op.name for op in self.received))
+        return [incoming.op(RECV, self.message_bytes, mode=self.p2p), *self.received]

@@ -1,11 +1,13 @@
 """The lowering itself: blocks and orders of a whole step."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from workloads.lowering import casts, host_copies
 from workloads.lowering.bodies import Bodies, Ends, Weaver
+from workloads.lowering.draft import RECV
 from workloads.lowering.finish import closing_ops
 from workloads.lowering.messages import Hops
 from workloads.lowering.pairs import paired
@@ -42,7 +44,8 @@ class _Lowering:
             microbatch=step.rank_microbatch,
             weavers=self._weavers(),
             recompute=step.recompute,
-            message_bytes=step.rank_microbatch.bytes(step.model.hidden) * step.settled_plan.share("boundary"),
+            message_bytes=step.rank_microbatch.bytes(step.model.hidden) * step.settled_plan.share("message"),
+            received=self._received(),
             p2p=step.schedule.p2p,
         )
         self.blocks: dict[BlockKey, Block] = {}
@@ -77,6 +80,15 @@ class _Lowering:
             lambda draft: casts.weave(draft, transient=transient),
             *strategies,
             lambda draft: host_copies.weave(self.step.offload, draft, share),
+        )
+
+    def _received(self) -> tuple[Op, ...]:
+        """What follows every message that a stage receives."""
+        step = self.step
+        return tuple(
+            dataclasses.replace(op, after=(RECV,))
+            for strategy in step.settled_plan.strategies
+            for op in strategy.received(step.rank_microbatch, step.model.hidden)
         )
 
     def _open(self, stage: int) -> tuple[Op, ...]:
