@@ -95,7 +95,10 @@ class _Account:
         return found
 
     def _bucket(self) -> float:
-        """The flat copy of gradients that replicas reduce at once, where the stack makes one."""
+        """The flat copy of gradients that replicas reduce at once, where the stack makes one.
+
+        Assumes that it, like an optimizer's copies, is too large for the blocks that freed activations leave.
+        """
         reduces = any(each.splits_batch and each.degree > 1 for each in self.step.settled_plan.strategies)
         most = sum(layer.parameters for layer in self.layers) if reduces else 0.0
         return min(self.step.stack.bucket, most) * self.microbatch.reduced_bytes

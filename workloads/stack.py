@@ -35,9 +35,9 @@ class Stack:
     `attention` is its attention kernel (see `workloads.attention`); without `fusion` elementwise kernels are several
     and move more; with `graphs` CUDA graphs launch the kernels; with `fused_loss` logits are read
     once for the loss and overwritten by their gradient; without `fused_optimizer` the update is many kernels.
-    An `eager_loss` takes memory for an FP32 tensor of each of its operations; a pipeline that `keeps_outputs` holds what
-    a stage has sent until its backward. The optimizer takes `copy` bytes per parameter for copies of the gradients of
-    its share (as an optimizer that names none), and flat buckets of `bucket` gradients are reduced at once (0: in place).
+    An `eager_loss` takes memory for an FP32 tensor of each of its operations; a pipeline that `keeps_outputs` holds
+    what a stage has sent until its backward. The optimizer takes `copy` bytes per parameter for copies of the gradients
+    of its share (if it names none itself), and gradients are reduced in flat buckets of `bucket` at once (0: in place).
     Gradients are kept in `gradients` bytes and travel in `reduce` bytes (None: as the optimizer says). Unless
     `overlap_gradients`, data parallel ranks reduce gradients and gather parameters while nothing is computed; `gather`
     is how they gather what ZeRO left in shares (see `workloads.strategies.dp`); with
