@@ -36,8 +36,8 @@ def rows(*published, predicted=10.0):
 
 
 def test_a_row_that_takes_more_than_a_larger_microbatch_says_so():
-    reasons = published_memory.reasons(rows((1, 20.0), (2, 15.0)))
-    assert reasons.tolist() == ["published 20 bytes, but 15 with microbatch=2", ""]
+    reasons = published_memory.reasons(rows((1, 20e9), (2, 15e9), predicted=10e9))
+    assert reasons.tolist() == ["published 20 GB, but 15 GB with microbatch=2", ""]
 
 
 def test_repeats_that_differ_say_so_by_their_own():

@@ -61,8 +61,7 @@ def _reason(rows: pd.DataFrame, number: int) -> str:
     larger = alike[(alike["microbatch"] > row["microbatch"]) & (alike["peak_memory_bytes"] < own)]
     if len(larger):
         other = larger.iloc[0]
-        return (
-            f"published {own:.3g} bytes, but {other['peak_memory_bytes']:.3g} with microbatch={other['microbatch']:g}"
-        )
+        lower = other["peak_memory_bytes"] / 1e9
+        return f"published {own / 1e9:.3g} GB, but {lower:.3g} GB with microbatch={other['microbatch']:g}"
     repeats = alike.loc[alike["microbatch"] == row["microbatch"], "peak_memory_bytes"]
     return f"repeats differ by {repeats.max() / repeats.min() - 1:.0%}" if repeats.max() > NOISE * repeats.min() else ""
