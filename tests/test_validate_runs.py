@@ -13,6 +13,7 @@ from simulator import simulate
 from simulator.cli import main
 from simulator.validation import (
     published_clusters,
+    published_memory,
     published_plans,
     published_runs,
     published_stacks,
@@ -102,6 +103,7 @@ def test_degrees_may_be_told_in_notes():
         ("maxtext-028", "dp=2 fsdp=16 tp=4,sp=on"),
         ("sc21-001", "dp=32,zero=0"),
         ("mbridge-074", "fsdp=64"),
+        ("bloom-060", "pp=12,schedule=1f1b,layers=7x11-1 dp=8,zero=1 tp=4,sp=off"),
     ],
 )
 def test_plans(name, plan):
@@ -305,7 +307,7 @@ def test_predictions_are_what_the_front_says(compared):
         result = simulate(each.step(), topologies.build(each.topology), detail="actions")
         mine = rows[rows["id"] == FEW[each.row]].iloc[0]
         assert mine["predicted"] == result.step_time
-        assert mine["predicted_memory"] == result.peak_memory
+        assert mine["predicted_memory"] == published_memory.peak(result)[each.memory]
 
 
 def test_every_row_counts_once(compared):
@@ -344,8 +346,9 @@ def test_context_counts_in_no_sum(tmp_path):
 
 def test_memory_errors():
     rows = pd.DataFrame({"group": "a", "peak_memory_bytes": [10.0, 10.0, np.nan], "predicted_memory": [8.0, 11.0, 5.0]})
-    found = runs.memory(rows)
-    assert (found["rows"], found["under"]) == (2, 1)
+    found = runs.memory(rows.assign(memory_note=""))
+    assert (found["rows"], found["under"], found["unexplained"]) == (2, 1, 1)
+    assert runs.memory(rows.assign(memory_note=["a reason", "", ""]))["unexplained"] == 0
     assert found["median_ape"] == pytest.approx(0.15)
 
 

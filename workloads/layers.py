@@ -61,19 +61,25 @@ class Layer:
     @property
     def logits(self) -> float:
         """Logits per token on this rank."""
-        return sum(module.vocab for module in self.modules if isinstance(module, Loss))
+        return sum(loss.vocab for loss in self.losses)
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """The head's loss; none of other layers."""
+        return tuple(module for module in self.modules if isinstance(module, Loss))
 
     def saved(self, microbatch: Microbatch, targets: Sequence[Target] = ()) -> dict[str, float]:
         """Bytes that each module keeps from forward to backward; the loss is accounted with the logits.
 
-        Of what is recomputed only the first input is kept.
+        Of what is recomputed only the first input is kept. Where nothing in a stretch keeps one (a rotary embedding),
+        that input is as large as the output, which stands for it.
         """
         kept = {each.name: each.saved_input(microbatch) + each.saved_inner(microbatch) for each in self.modules}
         for stretch in stretches(self, targets):
             inside = [each for each in stretch.modules if each.saved_input(microbatch)]
             for each in inside:
                 kept[each.name] = each.saved_input(microbatch) * (1.0 if each is inside[0] else stretch.kept(each))
-            if stretch.drops_output:
+            if stretch.drops_output and inside:
                 user = self.modules[stretch.user]
                 kept[user.name] -= user.saved_input(microbatch)
         return kept

@@ -18,6 +18,10 @@ WORKSPACE_BYTES = 32 * 2**20
 """Bytes of scratch memory for matrix products (PyTorch documentation: cuBLAS workspace, 32 MiB on Hopper)."""
 KEPT_LOGIT_BYTES = 4
 """Bytes per logit: the FP32 softmax of the loss, kept from forward to backward."""
+EAGER_LOGIT_BYTES = 8, 12
+"""Bytes per logit beside the softmax in the backward of an eager loss: FP32 gradients of the chosen entries and of the
+softmax (PyTorch's nll_loss and log_softmax); where ranks share the vocabulary the softmax once more and the sum of the
+two, too (PyTorch's distributed.tensor.parallel.loss)."""
 RUNTIME_BYTES = 1.5e9
 """Bytes of CUDA context, libraries and communicator buffers. Assumes one figure for every cluster and plan."""
 PARTS = {"embedding": "embedding", "layer": "layers", "head": "head"}
@@ -31,6 +35,8 @@ SHARES = {
 """Rows of model states, and the names by which strategies know their shares."""
 INPUTS = "layer inputs"
 """What full recomputation keeps, as a part of the account."""
+OUTPUTS = "stage outputs"
+"""What some pipelines keep of a stage when it has been sent."""
 
 Found = dict[Item, float]
 
@@ -83,9 +89,19 @@ class _Account:
         self._add_fetched(found)
         if self.step.schedule.ranks > 1:
             _add(found, Item("buffers", "messages"), 2 * self._boundary())
+        _add(found, Item("buffers", "bucket"), self._bucket())
         _add(found, Item("workspace"), WORKSPACE_BYTES)
         _add(found, Item("runtime"), RUNTIME_BYTES)
         return found
+
+    def _bucket(self) -> float:
+        """The flat copy of gradients that replicas reduce at once, where the stack makes one.
+
+        Assumes that it, like an optimizer's copies, is too large for the blocks that freed activations leave.
+        """
+        reduces = any(each.splits_batch and each.degree > 1 for each in self.step.settled_plan.strategies)
+        most = sum(layer.parameters for layer in self.layers) if reduces else 0.0
+        return min(self.step.stack.bucket, most) * self.microbatch.reduced_bytes
 
     def _add_gathered(self, found: Found) -> None:
         """Parameters that are gathered and converted, and gradients that are not scattered yet.
@@ -141,6 +157,8 @@ class _Account:
         found: Found = {}
         for layers, repeated in self._pieces(stage):
             self._add_kept(found, layers, repeated=repeated)
+        if self.step.stack.keeps_outputs and stage.layers and stage.layers[-1].kind != "head":
+            _add(found, Item("activations", OUTPUTS), self._boundary())
         return found
 
     def _working(self, stage: Stage, kind: str) -> list[Found]:
@@ -160,7 +178,7 @@ class _Account:
         missing: Found = {}
         parts: list[Found] = []
         for layers, repeated in reversed(self._pieces(stage)):
-            parts.append(_joined(missing, self._logits(stage) if layers[0].kind == "head" else {}))
+            parts.append(_joined(missing, self._logits(stage, kind="F") if layers[0].kind == "head" else {}))
             self._add_kept(missing, layers, repeated=repeated, sign=-1)
         return parts[::-1]
 
@@ -174,8 +192,7 @@ class _Account:
             part = dict(freed)
             for layer in layers:
                 self._add_recomputed(part, layer, repeated=repeated)
-            for item, size in self._logits(stage).items() if layers[0].kind == "head" else ():
-                _add(part, item, size)
+            part = _joined(part, self._logits(stage, kind="B") if layers[0].kind == "head" else {})
             if repeated:
                 first = next(iter(layers[0].modules)).name
                 _add(part, Item("recomputed", _prefix(layers[0]) + first), -self._boundary())
@@ -220,10 +237,18 @@ class _Account:
         last = [((ends["head"],), self.step.recompute.head)] if "head" in ends else []
         return [*first, *pieces, *last]
 
-    def _logits(self, stage: Stage) -> Found:
-        """Logits in their own precision."""
+    def _logits(self, stage: Stage, kind: str) -> Found:
+        """Logits in their own precision; of an eager loss an FP32 copy in the forward, and gradients in the backward.
+
+        Those are gone when the logits' own gradient is made of them.
+        """
         found: Found = {}
-        _add(found, Item("logits", "logits"), self.microbatch.bytes(sum(layer.logits for layer in stage.layers)))
+        many = sum(layer.logits for layer in stage.layers)
+        own, each = self.microbatch.bytes(many), self.microbatch.tokens * many
+        if self.step.stack.eager_loss:
+            shared = any(loss.axis for layer in stage.layers for loss in layer.losses)
+            own = own + KEPT_LOGIT_BYTES * each if kind == "F" else EAGER_LOGIT_BYTES[shared] * each
+        _add(found, Item("logits", "logits"), own)
         return found
 
     def _add_recomputed(self, found: Found, layer: Layer, *, repeated: bool) -> None:

@@ -71,9 +71,11 @@ class Optimizer:
         return ",".join([self.name, *changed])
 
     def settled(self, stack: Stack) -> Self:
-        """The same with a stack's bytes of gradients where these are left open."""
+        """The same with a stack's bytes of gradients where these are left open, and its copy where there is none."""
         kept = stack.gradients if self.gradients is None else self.gradients
-        return dataclasses.replace(self, gradients=kept, reduce=stack.reduce if self.reduce is None else self.reduce)
+        reduced = stack.reduce if self.reduce is None else self.reduce
+        copy = self.copy or (stack.copy if self.steps else 0)
+        return dataclasses.replace(self, gradients=kept, reduce=reduced, copy=copy)
 
     @property
     def steps(self) -> bool:

@@ -20,6 +20,8 @@ SWITCHES = (
     "graphs",
     "fused_loss",
     "fused_optimizer",
+    "eager_loss",
+    "keeps_outputs",
     "overlap_gradients",
     "overlap_tensor",
     "distributed_optimizer",
@@ -33,6 +35,9 @@ class Stack:
     `attention` is its attention kernel (see `workloads.attention`); without `fusion` elementwise kernels are several
     and move more; with `graphs` CUDA graphs launch the kernels; with `fused_loss` logits are read
     once for the loss and overwritten by their gradient; without `fused_optimizer` the update is many kernels.
+    An `eager_loss` takes memory for an FP32 tensor of each of its operations; a pipeline that `keeps_outputs` holds
+    what a stage has sent until its backward. The optimizer takes `copy` bytes per parameter for copies of the gradients
+    of its share (if it names none itself), and gradients are reduced in flat buckets of `bucket` at once (0: in place).
     Gradients are kept in `gradients` bytes and travel in `reduce` bytes (None: as the optimizer says). Unless
     `overlap_gradients`, data parallel ranks reduce gradients and gather parameters while nothing is computed; `gather`
     is how they gather what ZeRO left in shares (see `workloads.strategies.dp`); with
@@ -47,6 +52,10 @@ class Stack:
     graphs: bool = False
     fused_loss: bool = False
     fused_optimizer: bool = True
+    eager_loss: bool = False
+    keeps_outputs: bool = False
+    copy: float = 0
+    bucket: float = 0
     gradients: float | None = None
     reduce: float | None = None
     overlap_gradients: bool = True
@@ -66,6 +75,11 @@ class Stack:
             value = getattr(self, name)
             if value is not None and not (is_number(value) and value > 0):
                 raise ValueError(f"{name}={as_text(value)} of a stack: bytes per parameter, above 0")
+        for name in ("copy", "bucket"):
+            value = getattr(self, name)
+            if not (is_number(value) and value >= 0):
+                unit = "bytes per parameter" if name == "copy" else "parameters"
+                raise ValueError(f"{name}={as_text(value)} of a stack: {unit}, a number from 0")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), {**self.facts(), "name": self.name, "sources": dict(self.sources)})

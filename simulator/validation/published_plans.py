@@ -1,5 +1,6 @@
 """The parallel plan and the recomputation of a published run."""
 
+import math
 from collections.abc import Iterator
 
 from simulator.validation.published_cells import Cells
@@ -7,6 +8,7 @@ from simulator.validation.published_clusters import slices
 from simulator.validation.published_stacks import WITHOUT_SEQUENCE_PARALLELISM
 from simulator.validation.tables import LeftOutError
 from workloads import stacks
+from workloads.stages import layout_text
 
 SCHEDULES = {
     "zb-1p": "zb_auto",
@@ -23,6 +25,8 @@ SCHEDULES = {
 of 1F1B and twice that (arXiv:2401.10241, section 3.1)."""
 BALANCED = "one layer fewer"
 """What notes say of runs whose first and last stage hold a layer less, for embedding and head."""
+LIGHTER = "last stage lighter"
+"""What notes say of layers that do not divide: DeepSpeed fills stages from the first on (partition_balanced)."""
 SPLITS = r"TP(\d+) x PP(\d+)"
 """How notes tell degrees that were not printed for each row."""
 
@@ -80,6 +84,10 @@ def _pipeline(cells: Cells, pp: int) -> str:
         layers = int(cells.number("layers")) + 2 * balanced
         virtual = cells.count("vpp", layers // pp if layers % pp == 0 else 1)
         name = f"interleaved,virtual={virtual}" if virtual > 1 else "1f1b"
+    if LIGHTER in cells.word("notes") and cells.states("layers"):
+        layers = int(cells.number("layers"))
+        full = math.ceil(layers / pp)
+        name += f",layers={layout_text([full] * (pp - 1) + [layers - full * (pp - 1)])}"
     ends = ",account_for_embedding=on,account_for_loss=on" if balanced else ""
     p2p = ",p2p=recv_block" if cells.word("overlap_pp") == "no" else ""
     return f"schedule={name}{ends}{p2p}"

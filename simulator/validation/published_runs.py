@@ -7,7 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from simulator.validation import published_clusters, published_models, published_plans, published_stacks, tables
+from simulator.validation import (
+    published_clusters,
+    published_memory,
+    published_models,
+    published_plans,
+    published_stacks,
+    tables,
+)
 from simulator.validation.published_cells import Cells
 from simulator.validation.published_times import is_direct, measured
 from simulator.validation.tables import COUNT, TIME, LeftOutError, Number
@@ -44,7 +51,8 @@ MICROBATCHES_A_STAGE = 8
 class Case:
     """A published run, rebuilt: the step, given by its model, its plan and other `arguments`; the text of a cluster.
 
-    `measured` is in seconds, and so are `flops`: the model's, over the peak of all accelerators.
+    `measured` is in seconds, and so are `flops`: the model's, over the peak of all accelerators. `memory` says what a
+    published peak of memory counts.
     """
 
     row: int
@@ -56,6 +64,7 @@ class Case:
     measured: float
     flops: float
     assumed: tuple[str, ...]
+    memory: str = published_memory.UNSTATED
 
     def step(self) -> TrainingStep:
         """What to simulate."""
@@ -65,7 +74,7 @@ class Case:
     @property
     def key(self) -> tuple[Any, ...]:
         """What a prediction depends on; runs that were repeated have one."""
-        return self.model, self.plan, self.arguments, self.stack, self.topology
+        return self.model, self.plan, self.arguments, self.stack, self.topology, self.memory
 
 
 def read(path: str | Path | None = None) -> pd.DataFrame:
@@ -89,8 +98,9 @@ def case(number: int, row: dict[str, Any]) -> Case:
     chip = accelerators.build(cells.word("accelerator"))
     seconds = measured(cells, model, arguments["batch"], chip)
     flops = _flops(cells, model, arguments, chip)
+    counted = published_memory.counted(cells)
     assumed = tuple(cells.assumed)
-    return Case(number, model, plan, tuple(arguments.items()), stack, topology, seconds, flops, assumed)
+    return Case(number, model, plan, tuple(arguments.items()), stack, topology, seconds, flops, assumed, counted)
 
 
 def _model(cells: Cells, stack: str) -> Transformer:

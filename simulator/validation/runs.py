@@ -15,6 +15,7 @@ import topologies
 from simulator.deadlock import DeadlockError
 from simulator.simulation import simulate
 from simulator.validation import report, runs_baseline, runs_ranking
+from simulator.validation.published_memory import BELOW, peak, reasons
 from simulator.validation.published_runs import Case, cases, kind, read
 from topologies import Topology
 
@@ -22,12 +23,10 @@ CLASSES = ("dense_tier1", "dense_tier2", "moe_tier1", "moe_tier2")
 APART = ("context",)
 """Splits for orientation only, which count in no sum."""
 WORKERS = 2
-BELOW = 0.15
-"""A predicted peak of memory that is lower than the published one by more than this is counted."""
 CONTEXT_PARALLEL = "context parallelism"
 
 Outcome = tuple[float, float, str]
-"""Seconds of a step, bytes of the fullest rank, why there is neither."""
+"""Seconds of a step, bytes of the fullest rank as the source counts them, why there is neither."""
 
 
 def predict(found: Sequence[Case], *, workers: int = WORKERS, progress: bool = False) -> list[Outcome]:
@@ -53,7 +52,7 @@ def outcome(case: Case) -> Outcome:
         result = simulate(case.step(), _built(case.topology), detail="actions")
     except (ValueError, DeadlockError) as error:
         return np.nan, np.nan, f"cannot be simulated: {' '.join(str(error).split())}"
-    return result.step_time, result.peak_memory, ""
+    return result.step_time, peak(result)[case.memory], ""
 
 
 @lru_cache(maxsize=16)
@@ -78,7 +77,7 @@ def compare(
     }
     if values:
         rows.loc[list(values), columns] = pd.DataFrame(list(values.values()), index=list(values), columns=columns)
-    return rows.assign(error=rows["predicted"] / rows["measured"] - 1.0)
+    return rows.assign(error=rows["predicted"] / rows["measured"] - 1.0, memory_note=reasons(rows))
 
 
 def _words(case: Case) -> str:
@@ -91,7 +90,7 @@ OUT_MEMORY = {"predicted_memory": "predicted_peak_memory_bytes", "peak_memory_by
 
 def written(rows: pd.DataFrame) -> pd.DataFrame:
     """What `--out` has of the rows."""
-    return rows[[*OUT, *OUT_MEMORY, "assumed", "left_out"]].rename(columns=OUT_MEMORY)
+    return rows[[*OUT, *OUT_MEMORY, "memory_note", "assumed", "left_out"]].rename(columns=OUT_MEMORY)
 
 
 def summed_up(rows: pd.DataFrame) -> dict[str, Any]:
@@ -137,17 +136,22 @@ def _dense_left_out(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def memory(rows: pd.DataFrame) -> dict[str, Any]:
-    """Predicted against published peaks of memory; `under` counts those lower by more than 15 %."""
+    """Predicted against published peaks of memory; `under` counts those lower by more than 15 %.
+
+    `unexplained` of these have no reason by their side.
+    """
     known = rows[rows["peak_memory_bytes"].notna()]
     error = (known["predicted_memory"] / known["peak_memory_bytes"] - 1.0).to_numpy()
     if not len(known):
-        return {"rows": 0, "median_ape": None, "bias": None, "under": 0, "groups": {}}
+        return {"rows": 0, "median_ape": None, "bias": None, "under": 0, "unexplained": 0, "groups": {}}
+    low = error < -BELOW
     groups = {} if known["group"].nunique() == 1 else {str(name): memory(part) for name, part in known.groupby("group")}
     return {
         "rows": len(known),
         "median_ape": float(np.median(np.abs(error))),
         "bias": float(error.mean()),
-        "under": int((error < -BELOW).sum()),
+        "under": int(low.sum()),
+        "unexplained": int((low & (known["memory_note"] == "").to_numpy()).sum()),
         "groups": groups,
     }
 

@@ -36,7 +36,8 @@ def _beside(summary: Mapping[str, Any]) -> Iterator[str]:
     if memory["rows"]:
         yield (
             f"peak memory of {memory['rows']} rows: median error {memory['median_ape']:.1%}, bias "
-            f"{memory['bias']:+.1%}, {memory['under']} lower by more than 15 %"
+            f"{memory['bias']:+.1%}, {memory['under']} lower by more than 15 %, "
+            f"{memory['unexplained']} of them without a known reason"
         )
     yield "pairs of a group more than 3 % apart that are ordered rightly:"
     for name, each in summary["ranking"].items():

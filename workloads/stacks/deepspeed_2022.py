@@ -11,10 +11,16 @@ PUBLISHED = Stack(
     name="deepspeed_2022",
     attention="unfused",
     overlap_gradients=False,
+    keeps_outputs=True,
+    copy=6.0,
+    bucket=500e6,
     sources=MappingProxyType(
         {
             "attention": "BLOOM, arXiv:2211.05100, section 3.3: Megatron's fused kernels; no fused attention",
             "overlap_gradients": "DeepSpeed pipeline engine: reduces gradients once the schedule ends",
+            "keeps_outputs": "DeepSpeed runtime/pipe/engine.py: pipe_buffers hold outputs until backward_pass",
+            "copy": "DeepSpeed runtime/zero/stage_1_and_2.py, step: gradients of the share flattened, then in FP32",
+            "bucket": "DeepSpeed ZeRO: reduce_bucket_size is 5e8 by default, buckets are flattened copies",
         }
     ),
 )

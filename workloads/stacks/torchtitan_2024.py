@@ -10,6 +10,7 @@ from workloads.stack import Stack
 PUBLISHED = Stack(
     name="torchtitan_2024",
     fused_optimizer=False,
+    eager_loss=True,
     attention="flash2",
     distributed_optimizer=False,
     gradients=4.0,
@@ -17,6 +18,7 @@ PUBLISHED = Stack(
     sources=MappingProxyType(
         {
             "fused_optimizer": "torchtitan 2024: AdamW without fused=True",
+            "eager_loss": "torchtitan 2024, train.py: F.cross_entropy of pred.float(), its torch.compile commented out",
             "attention": "PyTorch 2.5: scaled_dot_product_attention takes FlashAttention-2",
             "fusion": "torchtitan: torch.compile of every TransformerBlock",
             "gradients": "torchtitan: FSDP2, param bfloat16, reduce float32, shards in float32",
