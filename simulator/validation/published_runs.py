@@ -19,7 +19,7 @@ SOURCE = files("simulator") / "data" / "runs.csv"
 """Published runs, each row with its source."""
 
 DIMENSIONS = ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocabulary")
-DEGREES = ("tp", "pp", "vpp", "cp", "shard_group", "microbatch", "batch", "sequence")
+DEGREES = ("tp", "pp", "vpp", "cp", "shard_group", "microbatch", "microbatches", "batch", "sequence")
 RATE = Number("a rate from 1e-6 to 1e18", 1e-6, 1e18)
 SHARE = Number("a share from 1e-6 to 1", 1e-6, 1)
 NUMBERS = {
@@ -115,7 +115,7 @@ def _flops(cells: Cells, model: Transformer, arguments: dict[str, Any], chip: Ac
 def _arguments(cells: Cells) -> dict[str, Any]:
     """What a step takes beside model, plan and stack."""
     _, pp, dp = published_plans.degrees(cells)
-    microbatch = cells.count("microbatch", 1)
+    microbatch = _microbatch(cells, dp)
     if not cells.states("sequence"):
         raise LeftOutError("the length of sequences is not published")
     precision = cells.told("precision", "bf16")
@@ -128,6 +128,22 @@ def _arguments(cells: Cells) -> dict[str, Any]:
         "precision": precision,
         "recompute": published_plans.recompute(cells),
     }
+
+
+def _microbatch(cells: Cells, dp: int) -> int:
+    """Sequences of a pipeline's microbatch. Where the microbatches printed need larger ones, they decide.
+
+    Sources that split a sequence batch by device, as MaxText's `per_device_batch_size`, print a microbatch of each
+    device: that of a pipeline is as many times larger as there are tensor parallel ranks.
+    """
+    microbatch = cells.count("microbatch", 1)
+    if not cells.states("microbatches", "batch"):
+        return microbatch
+    needed, rest = divmod(int(cells.number("batch")), dp * int(cells.number("microbatches")))
+    if rest or needed <= microbatch:
+        return microbatch
+    cells.assume(f"microbatch={needed} for microbatches={cells.number('microbatches'):g}")
+    return needed
 
 
 def tier(row: dict[str, Any]) -> int:
