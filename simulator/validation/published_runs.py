@@ -27,7 +27,7 @@ NUMBERS = {
     **dict.fromkeys(("step_time_seconds", "step_time_seconds_derived"), TIME),
     **dict.fromkeys(("tokens_per_second_per_gpu", "samples_per_second", "tflops_reported", "peak_tflops_used"), RATE),
     **dict.fromkeys(("mfu", "hfu"), SHARE),
-    **dict.fromkeys(("network_bytes_per_second_per_gpu", "peak_memory_bytes"), RATE),
+    **dict.fromkeys(("network_bytes_per_second_per_gpu", "flops_per_token_implied", "peak_memory_bytes"), RATE),
 }
 COLUMNS = (
     *("id", "split", "recipe", "group", "source", "reference", "model", "gated_mlp", "moe", "accelerator"),
@@ -84,7 +84,7 @@ def case(number: int, row: dict[str, Any]) -> Case:
     stack = published_stacks.stack(cells)
     model = _model(cells, stack)
     plan = published_plans.plan(cells, stack)
-    arguments = _arguments(cells)
+    arguments = _arguments(cells, model)
     topology = published_clusters.topology(cells)
     chip = accelerators.build(cells.word("accelerator"))
     seconds = measured(cells, model, arguments["batch"], chip)
@@ -112,7 +112,7 @@ def _flops(cells: Cells, model: Transformer, arguments: dict[str, Any], chip: Ac
     return model.flops(tokens, "causal", sequence=arguments["sequence"]) / (peak * cells.number("gpus"))
 
 
-def _arguments(cells: Cells) -> dict[str, Any]:
+def _arguments(cells: Cells, model: Transformer) -> dict[str, Any]:
     """What a step takes beside model, plan and stack."""
     _, pp, dp = published_plans.degrees(cells)
     microbatch = _microbatch(cells, dp)
@@ -126,7 +126,7 @@ def _arguments(cells: Cells) -> dict[str, Any]:
         "sequence": int(cells.number("sequence")),
         "microbatch": microbatch,
         "precision": precision,
-        "recompute": published_plans.recompute(cells),
+        "recompute": published_plans.recompute(cells, model),
     }
 
 

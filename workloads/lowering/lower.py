@@ -43,6 +43,7 @@ class _Lowering:
             weavers=self._weavers(),
             recompute=step.recompute,
             message_bytes=step.rank_microbatch.bytes(step.model.hidden) * step.settled_plan.share("boundary"),
+            scattered=self._scattered(),
             p2p=step.schedule.p2p,
         )
         self.blocks: dict[BlockKey, Block] = {}
@@ -68,6 +69,12 @@ class _Lowering:
             memory=step.footprints(),
             warnings=step.warnings,
         )
+
+    def _scattered(self) -> int:
+        """Tensor parallel ranks that each send a share of an activation which all of them hold; 1 if none do."""
+        plan = self.step.settled_plan
+        whole = plan.share("boundary") == 1.0 and self.step.software.scatter_messages
+        return plan.degree("tp") if whole else 1
 
     def _weavers(self) -> tuple[Weaver, ...]:
         """Conversions, every strategy, sharding before replication, then what is kept at the host."""

@@ -1,8 +1,8 @@
 """Tensor parallelism: attention by heads, feed-forward by columns then rows, the vocabulary in shares.
 
 Sources: Megatron-LM, arXiv:1909.08053; sequence parallelism, arXiv:2205.05198. Assumes that the gradients of
-the replicated norms need no collective of their own (they are 1e-4 of a layer's). Assumes that without sequence
-parallelism every rank sends the whole activation on to the next stage, and not its share to be gathered there.
+the replicated norms need no collective of their own (they are 1e-4 of a layer's). Without sequence
+parallelism every rank sends the whole activation on to the next stage, or its share where the stack scatters messages.
 Overlap: Transformer Engine's user buffers (Megatron-LM's --tp-comm-overlap), and asynchronous tensor parallelism of
 PyTorch. Assumes that a product in pieces takes as long as a whole one, that all pieces of a scatter but the last may
 travel from the start of the product that makes them, and that embedding and head are not overlapped.
