@@ -458,3 +458,12 @@ def test_microbatches_decide_what_a_microbatch_by_device_comes_to():
     assert (found.step().microbatch, found.step().microbatches) == (24, 1)
     assert "microbatch=24 for microbatches=1" in found.assumed
     assert case(0, row("maxtext-025", microbatches=np.nan)).step().microbatch == 6
+
+
+def test_without_a_pipeline_an_open_microbatch_is_the_largest_that_fits():
+    """The four sequences that a replica of a 32B model has fit at once; of 32 only 8 do."""
+    assert case(0, row("mcore_h100-004")).step().microbatch == 4
+    more = case(0, row("mcore_h100-004", batch=48.0 * 32))
+    assert more.step().microbatch == 8
+    assert "microbatch=8, the largest that fits" in more.assumed
+    assert case(0, row("mcore_h100-005")).step().microbatch == 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from simulator.remedies import fullest
 from simulator.validation import published_clusters, published_models, published_plans, published_stacks, tables
 from simulator.validation.published_cells import Cells
 from simulator.validation.published_times import is_direct, measured
@@ -87,6 +88,12 @@ def case(number: int, row: dict[str, Any]) -> Case:
     arguments = _arguments(cells, model)
     topology = published_clusters.topology(cells)
     chip = accelerators.build(cells.word("accelerator"))
+    if _chooses_microbatch(cells):
+        try:
+            arguments["microbatch"] = _largest_microbatch(TrainingStep(model, plan, **arguments, stack=stack), chip)
+        except ValueError as error:
+            raise LeftOutError(f"no such step: {error}") from None
+        cells.assume(f"microbatch={arguments['microbatch']}, the largest that fits")
     seconds = measured(cells, model, arguments["batch"], chip)
     flops = _flops(cells, model, arguments, chip)
     assumed = tuple(cells.assumed)
@@ -136,7 +143,7 @@ def _microbatch(cells: Cells, dp: int) -> int:
     Sources that split a sequence batch by device, as MaxText's `per_device_batch_size`, print a microbatch of each
     device: that of a pipeline is as many times larger as there are tensor parallel ranks.
     """
-    microbatch = cells.count("microbatch", 1)
+    microbatch = 1 if _chooses_microbatch(cells) else cells.count("microbatch", 1)
     if not cells.states("microbatches", "batch"):
         return microbatch
     needed, rest = divmod(int(cells.number("batch")), dp * int(cells.number("microbatches")))
@@ -144,6 +151,24 @@ def _microbatch(cells: Cells, dp: int) -> int:
         return microbatch
     cells.assume(f"microbatch={needed} for microbatches={cells.number('microbatches'):g}")
     return needed
+
+
+def _chooses_microbatch(cells: Cells) -> bool:
+    """Whether a row leaves the microbatch open and has no pipeline, which alone would want it small."""
+    _, pp, _ = published_plans.degrees(cells)
+    return pp == 1 and cells.states("batch") and not (cells.states("microbatch") or cells.states("microbatches"))
+
+
+def _largest_microbatch(step: TrainingStep, chip: Accelerator) -> int:
+    """The largest microbatch with which a step fits: kernels are larger, and gradients travel beside more work.
+
+    arXiv:2104.04473 chose so too, table 1: without a pipeline 16 of 16 and 8 of 32 sequences of a replica.
+    """
+    sequences = step.microbatches
+    for size in (each for each in range(sequences, 1, -1) if sequences % each == 0):
+        if fullest(step.replace(microbatch=size)) <= chip.usable_memory_bytes:
+            return size
+    return 1
 
 
 def tier(row: dict[str, Any]) -> int:
