@@ -5,7 +5,7 @@ import pytest
 from simulator import allocator, constants, fabrics, kernels
 from simulator.fabrics import CLASSES, NETWORK, SM_SHARES
 from topologies.accelerators import DATA_SHEETS
-from workloads import memory, models, modules, stacks
+from workloads import memory, models, stacks
 
 SHARED, CLASS, FAMILY, TECHNOLOGY, BOTH, STACK = (
     *("shared by all", "class of links", "family of accelerators"),
@@ -63,7 +63,6 @@ PYTHON = {
     "simulator.fabrics.SM_SHARES of networks": (CLASS, SM_SHARES["infiniband"]),
     "simulator.allocator.MARGIN": (SHARED, allocator.MARGIN),
     "workloads.memory.RUNTIME_BYTES": (SHARED, memory.RUNTIME_BYTES),
-    "workloads.modules.EAGER_TRAFFIC": (SHARED, modules.EAGER_TRAFFIC),
 }
 
 # Places whose constants have neither a standard error nor a source yet: to be fitted to training runs.

@@ -562,18 +562,3 @@ def test_end_stages_may_be_empty():
     assert [op.name for op in built.blocks[BlockKey(0, "F", "first")].ops] == ["send"]
     assert [op.name for op in ops(built) if isinstance(op, Collective)] == ["gradient_norm.pp"]
     check_resolvable(built)
-
-
-def test_activations_that_all_ranks_hold_travel_in_shares_and_are_gathered():
-    """Scatter/gather of arXiv:2104.04473, section 4.1: 1/tp of b s h on every card, the whole gathered over tp."""
-    plan, whole = "pp=4 tp=4,sp=off", 2 * 4096 * 4096
-    scattered, plain = (program(plan, stack=stack) for stack in ("megatron_2021", "framework_none"))
-    for found, sent in ((scattered, whole / 4), (plain, whole)):
-        assert {op.bytes for rank in range(4) for op in ops(found, rank) if isinstance(op, P2P)} == {sent}
-    gathers = [op for op in ops(scattered, 1) if op.name == "recv.gather"]
-    assert {op.bytes for op in gathers} == {whole}
-    assert len(gathers) == sum(op.name == "recv" for op in ops(scattered, 1)) == 2 * 16
-    assert not [op for op in ops(plain, 1) if op.name == "recv.gather"]
-    check_resolvable(scattered)
-    in_shares = program("pp=4 tp=4", stack="megatron_2021")
-    assert not [op for op in ops(in_shares, 1) if op.name == "recv.gather"], "shares need no gather"

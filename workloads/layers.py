@@ -12,7 +12,19 @@ from typing import Literal, NamedTuple, Self, TypeGuard
 
 from workloads.attention import Attention
 from workloads.microbatch import Microbatch
-from workloads.modules import Boundary, Channels, Lookup, Loss, Matmul, Module, Pointwise, Split, Traffic
+from workloads.modules import (
+    EAGER,
+    ONE_KERNEL,
+    Boundary,
+    Channels,
+    Lookup,
+    Loss,
+    Matmul,
+    Module,
+    Pointwise,
+    Split,
+    Traffic,
+)
 from workloads.ops import Compute, Op
 from workloads.recompute import Target
 from workloads.transformer import Transformer
@@ -227,7 +239,9 @@ def _attention(model: Transformer, implementation: str) -> Iterable[Module]:
     yield _norm(model, "norm1")
     yield Boundary("enter1", h, "enter")
     yield Matmul("qkv", (query, pair), h, "column", model.bias)
-    yield Pointwise("qkv_bias" if model.positions else "rope", "tensor", Traffic(width, width, width, width))
+    unfused = ONE_KERNEL if model.positions else EAGER["rotary"]
+    traffic = Traffic(width, width, width, width)
+    yield Pointwise("qkv_bias" if model.positions else "rope", "tensor", traffic, unfused=unfused)
     yield Attention("attention", model.heads, model.kv_heads, d, model.mask, implementation, model.dropout)
     yield Matmul("proj", (Channels(h, h),), model.heads * d, "row", model.bias)
     yield Boundary("leave1", h, "leave")
@@ -241,7 +255,8 @@ def _feed_forward(model: Transformer) -> Iterable[Module]:
     yield _norm(model, "norm2")
     yield Boundary("enter2", h, "enter")
     yield Matmul("gate_up" if model.gated else "up", (Channels(up, ffn),), h, "column", model.bias)
-    yield Pointwise("activation", "tensor", traffic, kept=up, kind="activation")
+    unfused = EAGER["gate"] if model.gated else ONE_KERNEL
+    yield Pointwise("activation", "tensor", traffic, kept=up, kind="activation", unfused=unfused)
     yield Matmul("down", (Channels(h, h),), ffn, "row", model.bias)
     yield Boundary("leave2", h, "leave")
     yield _residual(model, "residual2")
@@ -251,7 +266,8 @@ def _norm(model: Transformer, name: str) -> Pointwise:
     """Forward reads and writes 2h bytes each at 2 bytes an element; backward reads 4h and writes 2h."""
     h = model.hidden
     traffic = Traffic(h, h, 2 * h, h)
-    return Pointwise(name, "sequence", traffic, kept=h, weights=model.norm_parameters(), kind="norm")
+    unfused = EAGER.get(model.norm, ONE_KERNEL)
+    return Pointwise(name, "sequence", traffic, kept=h, weights=model.norm_parameters(), kind="norm", unfused=unfused)
 
 
 def _residual(model: Transformer, name: str) -> Pointwise:

@@ -22,7 +22,6 @@ SWITCHES = (
     "fused_optimizer",
     "overlap_gradients",
     "overlap_tensor",
-    "scatter_messages",
     "distributed_optimizer",
 )
 
@@ -38,9 +37,8 @@ class Stack:
     `overlap_gradients`, data parallel ranks reduce gradients and gather parameters while nothing is computed; `gather`
     is how they gather what ZeRO left in shares (see `workloads.strategies.dp`); with
     `overlap_tensor` tensor parallel collectives are pipelined with the products beside them. `p2p` is its mode of
-    messages between stages (None: that of the schedule); with `scatter_messages` tensor parallel ranks that all hold an
-    activation each send a share of it, and gather it where it arrives. `distributed_optimizer` says that its published
-    recipes use ZeRO-1 where nothing else is said; it changes no plan. `sources` say where each fact is documented.
+    messages between stages (None: that of the schedule). `distributed_optimizer` says that its published recipes use
+    ZeRO-1 where nothing else is said; it changes no plan. `sources` say where each fact is documented.
     """
 
     name: str
@@ -53,7 +51,6 @@ class Stack:
     reduce: float | None = None
     overlap_gradients: bool = True
     overlap_tensor: bool = False
-    scatter_messages: bool = False
     gather: str = "all_gather"
     p2p: str | None = None
     distributed_optimizer: bool = True

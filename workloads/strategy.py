@@ -102,10 +102,14 @@ class Strategy:
     def share(self, state: str) -> float:
         """The share a rank keeps of the `parameters`, `gradients` or `optimizer` states of its sharded layers.
 
-        Also of the gradients that are `accumulated` over microbatches, and of the `boundary`: the activation between
-        two layers.
+        Also of the gradients that are `accumulated` over microbatches, of the `boundary`, the activation between
+        two layers, and of the `message` that carries it to the next stage.
         """
         return 1.0
+
+    def received(self, microbatch: Microbatch, hidden: float) -> tuple[Op, ...]:
+        """What makes a whole activation of `hidden` channels of what a stage received of it."""
+        return ()
 
     def gathered(self, used: Sequence[float]) -> float:
         """Elements of gathered parameters at the peak, given those that each unit (layer) of a rank uses."""

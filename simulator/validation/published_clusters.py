@@ -16,6 +16,8 @@ TRAY = 4
 VARIANTS = {"H100-96GB-HBM2e": "h100_hbm2e"}
 """Parts that are sold under a name of SERVERS but differ, by how `accelerator_as_published` begins."""
 
+SITES = {"jean zay": "jean_zay"}
+"""Clusters that are families of their own, by words of notes."""
 TRANSPORTS = {"omnipath": "omnipath", "roce": "roce", "slingshot": "slingshot", "efa": "efa", "tcp": "tcp"}
 """Words of a row that name its network; the rest has what its family has: InfiniBand."""
 CARDS = (
@@ -46,6 +48,9 @@ def topology(cells: Cells) -> str:
     if text.endswith("nvl72"):
         return text + _racks(gpus)
     nodes = math.ceil(gpus / PER_SERVER)
+    site = next((ours for word, ours in SITES.items() if word in cells.word("notes").lower()), "")
+    if site:
+        return f"{site},nodes={nodes}"
     if nodes == 1:
         return f"{text},nodes=1" + (f",gpus_per_node={gpus}" if gpus < PER_SERVER else "")
     if gpus % PER_SERVER:

@@ -1,18 +1,18 @@
 """Blocks of actions: each distinct one is built once, however many stages and microbatches replay it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from workloads.lowering.draft import RECV, Draft, waiting
 from workloads.lowering.messages import Message
 from workloads.microbatch import Microbatch
-from workloads.ops import Collective, Op
+from workloads.ops import Op
 from workloads.program import Block
 from workloads.recompute import Recompute
 from workloads.stages import Shape, Stage
 
-SEND, GATHER = "send", "recv.gather"
+SEND = "send"
 Weaver = Callable[[Draft], None]
 """What inserts communication into a draft."""
 
@@ -39,17 +39,14 @@ class Ends(NamedTuple):
 
 @dataclass(slots=True)
 class Bodies:
-    """Builds blocks and keeps them: equal ops are one object.
-
-    Messages of which `scattered` ranks each carry a share are gathered among them before they are used.
-    """
+    """Builds blocks and keeps them: equal ops are one object."""
 
     microbatch: Microbatch
     weavers: tuple[Weaver, ...]
     recompute: Recompute
     message_bytes: float
     p2p: str
-    scattered: int = 1
+    received: tuple[Op, ...] = ()
     bodies: dict[tuple[Shape, str, str, bool], Body] = field(default_factory=dict)
     interned: dict[tuple[Op, ...], Body] = field(default_factory=dict)
     blocks: dict[tuple[int, Ends], Block] = field(default_factory=dict)
@@ -81,21 +78,15 @@ class Bodies:
         ops = list(body.ops)
         if ends.opened and body.user >= 0:
             ops[body.user] = waiting(ops[body.user], ends.opened)
-        size = self.message_bytes / self.scattered
         if ends.incoming:
-            ops[:0] = [ends.incoming.op(RECV, size, mode=self.p2p), *self._gathered()]
+            ops[:0] = self._receive(ops, ends.incoming)
         if ends.outgoing:
-            ops.append(ends.outgoing.op(SEND, size, after=body.producer, mode=self.p2p))
+            ops.append(ends.outgoing.op(SEND, self.message_bytes, after=body.producer, mode=self.p2p))
         return ops
 
-    def _gathered(self) -> Iterator[Op]:
-        """The gather of a message in shares, which what is computed next waits for."""
-        if self.scattered > 1:
-            yield Collective(
-                name=GATHER,
-                stream="compute",
-                kind="all_gather",
-                axes=("tp",),
-                bytes=self.message_bytes,
-                dtype=self.microbatch.dtype,
-            )
+    def _receive(self, ops: list[Op], incoming: Message) -> list[Op]:
+        """The message and what makes a whole activation of it, for which the first kernel waits."""
+        if self.received:
+            first = next(index for index, op in enumerate(ops) if op.stream == "compute")
+            ops[first] = waiting(ops[first], tuple(op.name for op in self.received))
+        return [incoming.op(RECV, self.message_bytes, mode=self.p2p), *self.received]

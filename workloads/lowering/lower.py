@@ -1,11 +1,13 @@
 """The lowering itself: blocks and orders of a whole step."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from workloads.lowering import casts, host_copies
 from workloads.lowering.bodies import Bodies, Ends, Weaver
+from workloads.lowering.draft import RECV
 from workloads.lowering.finish import closing_ops
 from workloads.lowering.messages import Hops
 from workloads.lowering.pairs import paired
@@ -42,8 +44,8 @@ class _Lowering:
             microbatch=step.rank_microbatch,
             weavers=self._weavers(),
             recompute=step.recompute,
-            message_bytes=step.rank_microbatch.bytes(step.model.hidden) * step.settled_plan.share("boundary"),
-            scattered=self._scattered(),
+            message_bytes=step.rank_microbatch.bytes(step.model.hidden) * step.settled_plan.share("message"),
+            received=self._received(),
             p2p=step.schedule.p2p,
         )
         self.blocks: dict[BlockKey, Block] = {}
@@ -70,12 +72,6 @@ class _Lowering:
             warnings=step.warnings,
         )
 
-    def _scattered(self) -> int:
-        """Tensor parallel ranks that each send a share of an activation which all of them hold; 1 if none do."""
-        plan = self.step.settled_plan
-        whole = plan.share("boundary") == 1.0 and self.step.software.scatter_messages
-        return plan.degree("tp") if whole else 1
-
     def _weavers(self) -> tuple[Weaver, ...]:
         """Conversions, every strategy, sharding before replication, then what is kept at the host."""
         share, transient = self.step.settled_plan.share("parameters"), self.step.has_transient_parameters
@@ -84,6 +80,15 @@ class _Lowering:
             lambda draft: casts.weave(draft, transient=transient),
             *strategies,
             lambda draft: host_copies.weave(self.step.offload, draft, share),
+        )
+
+    def _received(self) -> tuple[Op, ...]:
+        """What follows every message that a stage receives."""
+        step = self.step
+        return tuple(
+            dataclasses.replace(op, after=(RECV,))
+            for strategy in step.settled_plan.strategies
+            for op in strategy.received(step.rank_microbatch, step.model.hidden)
         )
 
     def _open(self, stage: int) -> tuple[Op, ...]:

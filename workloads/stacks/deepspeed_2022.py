@@ -11,12 +11,10 @@ PUBLISHED = Stack(
     name="deepspeed_2022",
     attention="unfused",
     overlap_gradients=False,
-    scatter_messages=True,
     sources=MappingProxyType(
         {
             "attention": "BLOOM, arXiv:2211.05100, section 3.3: Megatron's fused kernels; no fused attention",
             "overlap_gradients": "DeepSpeed pipeline engine: reduces gradients once the schedule ends",
-            "scatter_messages": "DeepSpeed: runtime/pipe/engine.py, is_pipe_partitioned under tensor parallelism",
         }
     ),
 )

@@ -1,6 +1,6 @@
 """InternEvo (InternLM) of 2023.
 
-FlashAttention-2, Apex kernels for norms, ZeRO-1 whose parameters are broadcast by their owners.
+FlashAttention-2, fused norms, rotary positions and activations, ZeRO-1 whose parameters are broadcast by their owners.
 """
 
 from types import MappingProxyType
@@ -11,14 +11,13 @@ PUBLISHED = Stack(
     name="internlm_2023",
     fused_loss=True,
     attention="flash2",
-    fusion=False,
     gather="broadcast",
     sources=MappingProxyType(
         {
             "gather": "InternEvo: every ZeRO rank broadcasts the parameters that it updated",
             "fused_loss": "InternEvo: FlashCrossEntropyLoss of flash-attn",
             "attention": "InternEvo: flash-attention with packed samples",
-            "fusion": "InternEvo: RMSNorm by Apex, the rest eager PyTorch",
+            "fusion": "InternEvo: RMSNorm by Apex, rotary by flash-attn, gated activation by TorchScript",
             "overlap_gradients": "InternEvo configs/7B_sft.py: overlap_sync_grad on, overlap_sync_param on",
         }
     ),

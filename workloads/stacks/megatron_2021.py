@@ -11,14 +11,12 @@ PUBLISHED = Stack(
     name="megatron_2021",
     attention="unfused",
     overlap_gradients=False,
-    scatter_messages=True,
     distributed_optimizer=False,
     sources=MappingProxyType(
         {
             "attention": "arXiv:2205.05198, section 4: the softmax, its dropout and its inputs are kept",
             "fusion": "arXiv:2104.04473, section 4.2: bias and GeLU, bias, dropout and add, softmax are fused",
             "overlap_gradients": "Megatron-LM 2.x: local DDP, reduced after the last backward",
-            "scatter_messages": "arXiv:2104.04473, section 4.1: scatter/gather optimization, on by default",
             "distributed_optimizer": "Megatron-LM 2.x: none before 2022",
         }
     ),

@@ -48,7 +48,9 @@ class FullyShardedData(Strategy):
 
     def share(self, state: str) -> float:
         """A share of all states; gradients accumulate whole without `sync`."""
-        return 1.0 if state == "boundary" or (state == "accumulated" and not self.sync) else 1 / self.degree
+        return (
+            1.0 if state in ("boundary", "message") or (state == "accumulated" and not self.sync) else 1 / self.degree
+        )
 
     @property
     def regathers(self) -> bool:

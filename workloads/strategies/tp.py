@@ -1,8 +1,8 @@
 """Tensor parallelism: attention by heads, feed-forward by columns then rows, the vocabulary in shares.
 
 Sources: Megatron-LM, arXiv:1909.08053; sequence parallelism, arXiv:2205.05198. Assumes that the gradients of
-the replicated norms need no collective of their own (they are 1e-4 of a layer's). Without sequence
-parallelism every rank sends the whole activation on to the next stage, or its share where the stack scatters messages.
+the replicated norms need no collective of their own (they are 1e-4 of a layer's). Messages between stages in shares
+that are gathered again: arXiv:2104.04473, section 4.1 (scatter/gather), and DeepSpeed's partitioned pipeline tensors.
 Overlap: Transformer Engine's user buffers (Megatron-LM's --tp-comm-overlap), and asynchronous tensor parallelism of
 PyTorch. Assumes that a product in pieces takes as long as a whole one, that all pieces of a scatter but the last may
 travel from the start of the product that makes them, and that embedding and head are not overlapped.
@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from workloads.checks import check_switch, nearest_divisors, nearest_multiples
 from workloads.layers import Layer
+from workloads.microbatch import Microbatch
 from workloads.modules import Split
+from workloads.ops import Op
 from workloads.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -28,12 +30,14 @@ class Tensor(Strategy):
 
     With `overlap` the gather before a product and the scatter after it go in as many pieces as there are ranks, and all
     pieces but one run beside the product: forward, and before the gradient of a row-split product (None: as the stack).
+    Without `sp`, with `scatter` every rank sends a share of the activation to the next stage, which gathers it.
     """
 
     axis: ClassVar[str] = "tp"
 
     sp: bool = True
     overlap: bool | None = None
+    scatter: bool = True
 
     def settled(self, stack: "Stack") -> Self:
         """Overlap as the stack has it, where it is left open; without sequence parallelism there is none."""
@@ -72,15 +76,25 @@ class Tensor(Strategy):
         return layer if self.degree == 1 else layer.split(Split(self.axis, self.degree, self.sp, overlap))
 
     def share(self, state: str) -> float:
-        """With `sp` a rank holds its tokens of the activation between layers only."""
-        return 1 / self.degree if state == "boundary" and self.sp else 1.0
+        """With `sp` a rank holds its tokens of the activation between layers only, and sends these alone.
+
+        Without it, with `scatter` it still sends no more than its share.
+        """
+        shared = {"boundary": self.sp, "message": self.sp or self.scatter}
+        return 1 / self.degree if shared.get(state) else 1.0
+
+    def received(self, microbatch: Microbatch, hidden: float) -> tuple[Op, ...]:
+        """Without `sp`, what was sent in shares is gathered again."""
+        if self.degree == 1 or self.sp or not self.scatter:
+            return ()
+        return (microbatch.collective("recv.gather", "all_gather", self.axis, hidden),)
 
 
-def build(degree: int, sp: bool = True, overlap: bool | None = None) -> Strategy:
+def build(degree: int, sp: bool = True, overlap: bool | None = None, scatter: bool = True) -> Strategy:
     """Tensor parallelism of `degree` ranks, with sequence parallelism unless `sp=off`."""
-    check_switch(sp=sp)
+    check_switch(sp=sp, scatter=scatter)
     if overlap is not None:
         check_switch(overlap=overlap)
     if overlap and not sp:
         raise ValueError("overlap=on of tp pipelines the gathers and scatters of sequence parallelism; use sp=on")
-    return Tensor(degree, sp, overlap)
+    return Tensor(degree, sp, overlap, scatter)
