@@ -22,6 +22,8 @@ SWITCHES = (
     "fused_optimizer",
     "overlap_gradients",
     "overlap_tensor",
+    "fused_accumulation",
+    "async_reduction",
     "distributed_optimizer",
 )
 
@@ -36,9 +38,11 @@ class Stack:
     Gradients are kept in `gradients` bytes and travel in `reduce` bytes (None: as the optimizer says). Unless
     `overlap_gradients`, data parallel ranks reduce gradients and gather parameters while nothing is computed; `gather`
     is how they gather what ZeRO left in shares (see `workloads.strategies.dp`); with
-    `overlap_tensor` tensor parallel collectives are pipelined with the products beside them. `p2p` is its mode of
-    messages between stages (None: that of the schedule). `distributed_optimizer` says that its published recipes use
-    ZeRO-1 where nothing else is said; it changes no plan. `sources` say where each fact is documented.
+    `overlap_tensor` tensor parallel collectives are pipelined with the products beside them. Without
+    `fused_accumulation` a kernel of its own adds up each weight's gradient; without `async_reduction` weight gradients
+    wait for the all-reduce of the input's. `p2p` is its mode of messages between stages (None: that of the schedule).
+    `distributed_optimizer` says that its published recipes use ZeRO-1 where nothing else is said; it changes no plan.
+    `sources` say where each fact is documented.
     """
 
     name: str
@@ -51,6 +55,8 @@ class Stack:
     reduce: float | None = None
     overlap_gradients: bool = True
     overlap_tensor: bool = False
+    fused_accumulation: bool = True
+    async_reduction: bool = True
     gather: str = "all_gather"
     p2p: str | None = None
     distributed_optimizer: bool = True

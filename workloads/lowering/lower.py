@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from workloads.lowering import casts, host_copies
+from workloads.lowering import accumulation, casts, host_copies
 from workloads.lowering.bodies import Bodies, Ends, Weaver
 from workloads.lowering.draft import RECV
 from workloads.lowering.finish import closing_ops
@@ -78,6 +78,7 @@ class _Lowering:
         strategies = (strategy.weave for strategy in self.step.settled_plan.inside_out)
         return (
             lambda draft: casts.weave(draft, transient=transient),
+            lambda draft: accumulation.weave(draft, self.step.software),
             *strategies,
             lambda draft: host_copies.weave(self.step.offload, draft, share),
         )
