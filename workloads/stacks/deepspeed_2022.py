@@ -11,9 +11,13 @@ PUBLISHED = Stack(
     name="deepspeed_2022",
     attention="unfused",
     overlap_gradients=False,
+    fused_accumulation=False,
+    async_reduction=False,
     sources=MappingProxyType(
         {
             "attention": "BLOOM, arXiv:2211.05100, section 3.3: Megatron's fused kernels; no fused attention",
+            "fused_accumulation": "Megatron-DeepSpeed: a fork of Megatron-LM 2.x; gradients added after each microbatch",
+            "async_reduction": "Megatron-DeepSpeed: a fork of Megatron-LM 2.x, before its asynchronous all-reduce",
             "overlap_gradients": "DeepSpeed pipeline engine: reduces gradients once the schedule ends",
         }
     ),
