@@ -594,3 +594,17 @@ def test_older_stacks_wait_for_the_all_reduce_of_an_input_gradient():
 
     assert not waits("megatron_2021")
     assert len(waits("megatron_2021_v2")) == 2 * SMALL.layers + 1
+
+
+def test_jax_does_not_repeat_the_last_product_of_a_layer():
+    """Nobody needs its output again: the repetition has all products of weights but h x ffn."""
+
+    def repeated(stack):
+        found = ops(program(stack=stack, batch=1, recompute="full"))
+        return {
+            op.name.split(".")[-1] for op in found if isinstance(op, Compute) and op.recompute and op.kind == "gemm"
+        }
+
+    assert repeated("framework_none") == {"qkv", "proj", "gate_up", "down"}
+    assert repeated("maxtext_2024") == {"qkv", "proj", "gate_up"}
+    check_resolvable(program("fsdp=2 tp=2", stack="maxtext_2024", batch=2, recompute="full"))

@@ -47,6 +47,7 @@ class _Lowering:
             message_bytes=step.rank_microbatch.bytes(step.model.hidden) * step.settled_plan.share("message"),
             received=self._received(),
             p2p=step.schedule.p2p,
+            pruned=step.software.pruned_recompute,
         )
         self.blocks: dict[BlockKey, Block] = {}
         self.interned: dict[Block, Block] = {}

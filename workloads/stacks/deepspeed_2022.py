@@ -16,8 +16,8 @@ PUBLISHED = Stack(
     sources=MappingProxyType(
         {
             "attention": "BLOOM, arXiv:2211.05100, section 3.3: Megatron's fused kernels; no fused attention",
-            "fused_accumulation": "Megatron-DeepSpeed: a fork of Megatron-LM 2.x; gradients added after each microbatch",
-            "async_reduction": "Megatron-DeepSpeed: a fork of Megatron-LM 2.x, before its asynchronous all-reduce",
+            "fused_accumulation": "Megatron-DeepSpeed: forked from Megatron-LM 2.x",
+            "async_reduction": "Megatron-DeepSpeed: forked before Megatron-LM had it",
             "overlap_gradients": "DeepSpeed pipeline engine: reduces gradients once the schedule ends",
         }
     ),

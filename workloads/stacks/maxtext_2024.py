@@ -13,11 +13,13 @@ PUBLISHED = Stack(
     graphs=True,
     distributed_optimizer=False,
     overlap_tensor=True,
+    pruned_recompute=True,
     sources=MappingProxyType(
         {
             "fused_loss": "XLA fuses softmax and loss",
             "attention": "MaxText: Pallas flash attention",
             "graphs": "XLA launches a whole step as one program",
+            "pruned_recompute": "JAX: jax.checkpoint drops from its repetition what the backward pass does not use",
             "overlap_tensor": "XLA: collective matmul and latency-hiding scheduler",
         }
     ),
