@@ -42,9 +42,9 @@ class Stack:
     `overlap_tensor` tensor parallel collectives are pipelined with the products beside them. Without
     `fused_accumulation` a kernel of its own adds up each weight's gradient; without `async_reduction` weight gradients
     wait for the all-reduce of the input's. With `pruned_recompute` a layer that is computed again is so up to the input
-    of its last product, as no gradient needs what comes after. `p2p` is its mode of messages between stages (None: that of the schedule).
-    `distributed_optimizer` says that its published recipes use ZeRO-1 where nothing else is said; it changes no plan.
-    `sources` say where each fact is documented.
+    of its last product, as no gradient needs what comes after. `p2p` is its mode of messages between stages (None: that
+    of the schedule). `distributed_optimizer` says that its published recipes use ZeRO-1 where nothing else is said; it
+    changes no plan. `sources` say where each fact is documented.
     """
 
     name: str
