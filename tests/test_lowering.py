@@ -181,7 +181,7 @@ def test_sends_and_receives_pair_up_on_every_channel(name, ranks, microbatches):
 
 
 def test_a_message_is_a_ranks_part_of_the_activation():
-    whole = {op.bytes for op in ops(program("pp=2 tp=4,sp=off")) if isinstance(op, P2P)}
+    whole = {op.bytes for op in ops(program("pp=2 tp=4,sp=off,scatter=off")) if isinstance(op, P2P)}
     part = {op.bytes for op in ops(program("pp=2 tp=4")) if isinstance(op, P2P)}
     assert whole == {2 * 4096 * SMALL.hidden}
     assert part == {2 * 4096 * SMALL.hidden / 4}
@@ -562,3 +562,49 @@ def test_end_stages_may_be_empty():
     assert [op.name for op in built.blocks[BlockKey(0, "F", "first")].ops] == ["send"]
     assert [op.name for op in ops(built) if isinstance(op, Collective)] == ["gradient_norm.pp"]
     check_resolvable(built)
+
+
+# Stacks
+
+
+def test_older_stacks_add_gradients_up_after_the_products():
+    """One kernel for each gradient: the new one and the sum are read, the sum is written, 6 bytes in BF16."""
+    fused, apart = (program(stack=stack, batch=2) for stack in ("megatron_2021", "megatron_2021_v2"))
+    assert not [op for op in ops(fused) if op.name.endswith(".accumulate")]
+    kernels = [op for op in ops(apart) if op.name.endswith(".accumulate")]
+    assert sum(op.read_bytes + op.write_bytes for op in kernels) == pytest.approx(2 * 6 * PARAMETERS)
+    in_order = [op.name for op in ops(apart)]
+    for op in kernels:
+        assert in_order[in_order.index(op.name) - 1] == op.name.removesuffix(".accumulate")
+    check_resolvable(apart)
+
+
+def test_replicas_reduce_what_is_added_up():
+    reduced = next(op for op in ops(program("dp=2,bucket=1,overlap=on", stack="megatron_2021_v2")) if op.stream == "dp")
+    assert all(name.endswith(".accumulate") for name in reduced.after)
+
+
+def test_older_stacks_wait_for_the_all_reduce_of_an_input_gradient():
+    """Two all-reduces of a layer's backward: those before the products by columns, QKV, gate and up; the head's."""
+
+    def waits(stack):
+        found = ops(program("tp=4,sp=off", stack=stack, batch=1))
+        reduced = {op.name for op in found if isinstance(op, Collective) and "backward" in op.name}
+        return [op for op in found if op.name.endswith("weight_gradient") and reduced & set(op.after)]
+
+    assert not waits("megatron_2021")
+    assert len(waits("megatron_2021_v2")) == 2 * SMALL.layers + 1
+
+
+def test_jax_does_not_repeat_the_last_product_of_a_layer():
+    """Nobody needs its output again: the repetition has all products of weights but h x ffn."""
+
+    def repeated(stack):
+        found = ops(program(stack=stack, batch=1, recompute="full"))
+        return {
+            op.name.split(".")[-1] for op in found if isinstance(op, Compute) and op.recompute and op.kind == "gemm"
+        }
+
+    assert repeated("framework_none") == {"qkv", "proj", "gate_up", "down"}
+    assert repeated("maxtext_2024") == {"qkv", "proj", "gate_up"}
+    check_resolvable(program("fsdp=2 tp=2", stack="maxtext_2024", batch=2, recompute="full"))

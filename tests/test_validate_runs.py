@@ -25,7 +25,7 @@ from simulator.validation import (
 from simulator.validation.published_cells import Cells
 from simulator.validation.published_runs import case, kind, tier
 from simulator.validation.tables import LeftOutError
-from workloads import TrainingStep, stacks
+from workloads import TrainingStep, models, stacks
 
 FRAME = published_runs.read()
 FEW = ["korth22-001", "korth22-002", "simumax_b200-001", "simumax_b200-002", "simumax_b200-009", "maxtext-025"]
@@ -162,7 +162,7 @@ def test_few_dense_rows_are_left_out_but_those_with_context_parallelism(rebuilt)
 @pytest.mark.parametrize(
     ("name", "stack"),
     [
-        ("sc21-001", "megatron_2021"),
+        ("sc21-001", "megatron_2021_v2"),
         ("korth22-001", "megatron_2021"),
         ("bloom-001", "deepspeed_2022"),
         ("zb-001", "megatron_2024"),
@@ -190,7 +190,7 @@ def test_the_rule_of_stacks_sees_no_result():
 
 
 def test_all_stacks_exist():
-    named = set(published_stacks.FRAMEWORKS.values()) - {"megatron"} | {"megatron_2021", "megatron_2024"}
+    named = set(published_stacks.FRAMEWORKS.values()) - {"megatron"} | set(published_stacks.MEGATRON.values())
     assert named | set(published_stacks.EAGER.values()) <= set(stacks.names())
 
 
@@ -437,8 +437,36 @@ def test_no_prediction_needs_the_data(few, compared, tmp_path, monkeypatch):
 
 
 def test_recomputation_in_words_of_sources():
-    texts = {name: published_plans.recompute(Cells(row(name))) for name in ("maxtext-025", "titan-001", "korth22-003")}
+    model = models.build("gpt3_175b")
+    names = ("maxtext-025", "titan-001", "korth22-003")
+    texts = {name: published_plans.recompute(Cells(row(name)), model) for name in names}
     assert texts["korth22-003"] == "full"
     assert texts["maxtext-025"] == "selective,modules=attention+norm+activation"
     assert texts["titan-001"] == "selective,modules=op"
-    assert published_plans.recompute(Cells(row(recompute_note="selective layer"))) == "full,layers=48"
+    assert published_plans.recompute(Cells(row(recompute_note="selective layer")), model) == "full,layers=48"
+
+
+def test_flops_implied_by_rate_and_time_tell_of_recomputation():
+    """README of Megatron-LM: 138 TFLOP/s and 32 s are 4/3 of the model's FLOPs, those of one more forward."""
+    found = case(0, row("sc21-011"))
+    assert dict(found.arguments)["recompute"] == "full"
+    assert "recompute=full for the FLOPs that rate and time imply" in found.assumed
+    silent = row("sc21-011", flops_per_token_implied=1.438e12 * 3 / 4)
+    assert dict(case(0, silent).arguments)["recompute"] == "none"
+
+
+def test_microbatches_decide_what_a_microbatch_by_device_comes_to():
+    """MaxText's per_device_batch_size=6 with tp=4 is one microbatch of 24 sequences on each pipeline."""
+    found = case(0, row("maxtext-025"))
+    assert (found.step().microbatch, found.step().microbatches) == (24, 1)
+    assert "microbatch=24 for microbatches=1" in found.assumed
+    assert case(0, row("maxtext-025", microbatches=np.nan)).step().microbatch == 6
+
+
+def test_without_a_pipeline_an_open_microbatch_is_the_largest_that_fits():
+    """The four sequences that a replica of a 32B model has fit at once; of 32 only 8 do."""
+    assert case(0, row("mcore_h100-004")).step().microbatch == 4
+    more = case(0, row("mcore_h100-004", batch=48.0 * 32))
+    assert more.step().microbatch == 8
+    assert "microbatch=8, the largest that fits" in more.assumed
+    assert case(0, row("mcore_h100-005")).step().microbatch == 1

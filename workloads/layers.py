@@ -94,6 +94,11 @@ class Layer:
                 modules[index] = dataclasses.replace(module, pieces=pieces)
         return Layer(self.kind, tuple(modules))
 
+    def pruned(self) -> Self:
+        """The modules before its last product: all that its own gradients need."""
+        last = max((index for index, each in enumerate(self.modules) if isinstance(each, Matmul)), default=0)
+        return dataclasses.replace(self, modules=self.modules[:last])
+
     def eager(self) -> Self:
         """The same without kernel fusion."""
         modules = tuple(each.eager() if isinstance(each, Pointwise) else each for each in self.modules)

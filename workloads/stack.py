@@ -24,6 +24,9 @@ SWITCHES = (
     "keeps_outputs",
     "overlap_gradients",
     "overlap_tensor",
+    "fused_accumulation",
+    "async_reduction",
+    "pruned_recompute",
     "distributed_optimizer",
 )
 
@@ -41,9 +44,12 @@ class Stack:
     Gradients are kept in `gradients` bytes and travel in `reduce` bytes (None: as the optimizer says). Unless
     `overlap_gradients`, data parallel ranks reduce gradients and gather parameters while nothing is computed; `gather`
     is how they gather what ZeRO left in shares (see `workloads.strategies.dp`); with
-    `overlap_tensor` tensor parallel collectives are pipelined with the products beside them. `p2p` is its mode of
-    messages between stages (None: that of the schedule). `distributed_optimizer` says that its published recipes use
-    ZeRO-1 where nothing else is said; it changes no plan. `sources` say where each fact is documented.
+    `overlap_tensor` tensor parallel collectives are pipelined with the products beside them. Without
+    `fused_accumulation` a kernel of its own adds up each weight's gradient; without `async_reduction` weight gradients
+    wait for the all-reduce of the input's. With `pruned_recompute` a layer that is computed again is so up to the input
+    of its last product, as no gradient needs what comes after. `p2p` is its mode of messages between stages (None: that
+    of the schedule). `distributed_optimizer` says that its published recipes use ZeRO-1 where nothing else is said; it
+    changes no plan. `sources` say where each fact is documented.
     """
 
     name: str
@@ -60,6 +66,9 @@ class Stack:
     reduce: float | None = None
     overlap_gradients: bool = True
     overlap_tensor: bool = False
+    fused_accumulation: bool = True
+    async_reduction: bool = True
+    pruned_recompute: bool = False
     gather: str = "all_gather"
     p2p: str | None = None
     distributed_optimizer: bool = True

@@ -27,7 +27,7 @@ LLAMA: dict[str, Any] = {"gated": True}
 
 VOCABULARY = 51200
 """Of GPT: GPT-2's 50,257 entries, padded to a multiple of 128 x tp as Megatron-LM does by default."""
-WITH_DROPOUT = ("megatron_2021", "deepspeed_2022")
+WITH_DROPOUT = ("megatron_2021", "megatron_2021_v2", "deepspeed_2022")
 """Stacks that train GPT with dropout, Megatron-LM's default; NeMo's and Megatron-core's recipes have none."""
 FINE_TUNED = ("lora", "sft")
 """Words of sources whose runs train a part of the weights, or on packed short samples."""

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from simulator.validation.published_cells import Cells
 from simulator.validation.published_clusters import slices
 from simulator.validation.published_stacks import WITHOUT_SEQUENCE_PARALLELISM
+from simulator.validation.published_times import implies_recomputation
 from simulator.validation.tables import LeftOutError
-from workloads import stacks
+from workloads import Transformer, stacks
 from workloads.stages import layout_text
 
 SCHEDULES = {
@@ -132,8 +133,8 @@ def _tensor(cells: Cells, stack: str) -> str:
     return f"sp={sp}{overlap}"
 
 
-def recompute(cells: Cells) -> str:
-    """The text of a Recompute; nothing is recomputed where a source is silent."""
+def recompute(cells: Cells, model: Transformer) -> str:
+    """The text of a Recompute; nothing is recomputed where a source is silent and counts FLOPs once."""
     note = cells.word("recompute_note")
     if note == EVERY_SECOND_LAYER:
         half = int(cells.number("layers")) // 2
@@ -143,4 +144,7 @@ def recompute(cells: Cells) -> str:
     if special:
         cells.assume(f"recompute={special} for {note}")
         return special
+    if not cells.word("recompute") and implies_recomputation(cells, model):
+        cells.assume("recompute=full for the FLOPs that rate and time imply")
+        return "full"
     return cells.told("recompute", "none")

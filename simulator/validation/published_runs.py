@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from simulator.remedies import fullest
 from simulator.validation import (
     published_clusters,
     published_memory,
@@ -26,7 +27,7 @@ SOURCE = files("simulator") / "data" / "runs.csv"
 """Published runs, each row with its source."""
 
 DIMENSIONS = ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocabulary")
-DEGREES = ("tp", "pp", "vpp", "cp", "shard_group", "microbatch", "batch", "sequence")
+DEGREES = ("tp", "pp", "vpp", "cp", "shard_group", "microbatch", "microbatches", "batch", "sequence")
 RATE = Number("a rate from 1e-6 to 1e18", 1e-6, 1e18)
 SHARE = Number("a share from 1e-6 to 1", 1e-6, 1)
 NUMBERS = {
@@ -34,7 +35,7 @@ NUMBERS = {
     **dict.fromkeys(("step_time_seconds", "step_time_seconds_derived"), TIME),
     **dict.fromkeys(("tokens_per_second_per_gpu", "samples_per_second", "tflops_reported", "peak_tflops_used"), RATE),
     **dict.fromkeys(("mfu", "hfu"), SHARE),
-    **dict.fromkeys(("network_bytes_per_second_per_gpu", "peak_memory_bytes"), RATE),
+    **dict.fromkeys(("network_bytes_per_second_per_gpu", "flops_per_token_implied", "peak_memory_bytes"), RATE),
 }
 COLUMNS = (
     *("id", "split", "recipe", "group", "source", "reference", "model", "gated_mlp", "moe", "accelerator"),
@@ -93,9 +94,15 @@ def case(number: int, row: dict[str, Any]) -> Case:
     stack = published_stacks.stack(cells)
     model = _model(cells, stack)
     plan = published_plans.plan(cells, stack)
-    arguments = _arguments(cells)
+    arguments = _arguments(cells, model)
     topology = published_clusters.topology(cells)
     chip = accelerators.build(cells.word("accelerator"))
+    if _chooses_microbatch(cells):
+        try:
+            arguments["microbatch"] = _largest_microbatch(TrainingStep(model, plan, **arguments, stack=stack), chip)
+        except ValueError as error:
+            raise LeftOutError(f"no such step: {error}") from None
+        cells.assume(f"microbatch={arguments['microbatch']}, the largest that fits")
     seconds = measured(cells, model, arguments["batch"], chip)
     flops = _flops(cells, model, arguments, chip)
     counted = published_memory.counted(cells)
@@ -122,10 +129,10 @@ def _flops(cells: Cells, model: Transformer, arguments: dict[str, Any], chip: Ac
     return model.flops(tokens, "causal", sequence=arguments["sequence"]) / (peak * cells.number("gpus"))
 
 
-def _arguments(cells: Cells) -> dict[str, Any]:
+def _arguments(cells: Cells, model: Transformer) -> dict[str, Any]:
     """What a step takes beside model, plan and stack."""
     _, pp, dp = published_plans.degrees(cells)
-    microbatch = cells.count("microbatch", 1)
+    microbatch = _microbatch(cells, dp)
     if not cells.states("sequence"):
         raise LeftOutError("the length of sequences is not published")
     precision = cells.told("precision", "bf16")
@@ -136,8 +143,42 @@ def _arguments(cells: Cells) -> dict[str, Any]:
         "sequence": int(cells.number("sequence")),
         "microbatch": microbatch,
         "precision": precision,
-        "recompute": published_plans.recompute(cells),
+        "recompute": published_plans.recompute(cells, model),
     }
+
+
+def _microbatch(cells: Cells, dp: int) -> int:
+    """Sequences of a pipeline's microbatch. Where the microbatches printed need larger ones, they decide.
+
+    Sources that split a sequence batch by device, as MaxText's `per_device_batch_size`, print a microbatch of each
+    device: that of a pipeline is as many times larger as there are tensor parallel ranks.
+    """
+    microbatch = 1 if _chooses_microbatch(cells) else cells.count("microbatch", 1)
+    if not cells.states("microbatches", "batch"):
+        return microbatch
+    needed, rest = divmod(int(cells.number("batch")), dp * int(cells.number("microbatches")))
+    if rest or needed <= microbatch:
+        return microbatch
+    cells.assume(f"microbatch={needed} for microbatches={cells.number('microbatches'):g}")
+    return needed
+
+
+def _chooses_microbatch(cells: Cells) -> bool:
+    """Whether a row leaves the microbatch open and has no pipeline, which alone would want it small."""
+    _, pp, _ = published_plans.degrees(cells)
+    return pp == 1 and cells.states("batch") and not (cells.states("microbatch") or cells.states("microbatches"))
+
+
+def _largest_microbatch(step: TrainingStep, chip: Accelerator) -> int:
+    """The largest microbatch with which a step fits: kernels are larger, and gradients travel beside more work.
+
+    arXiv:2104.04473 chose so too, table 1: without a pipeline 16 of 16 and 8 of 32 sequences of a replica.
+    """
+    sequences = step.microbatches
+    for size in (each for each in range(sequences, 1, -1) if sequences % each == 0):
+        if fullest(step.replace(microbatch=size)) <= chip.usable_memory_bytes:
+            return size
+    return 1
 
 
 def tier(row: dict[str, Any]) -> int:

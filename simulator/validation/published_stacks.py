@@ -6,8 +6,8 @@ from simulator.validation.published_cells import Cells
 
 # The rule, blind to results. The words of source and reference tell the framework, the first of FRAMEWORKS that they
 # contain. Megatron-LM changed most (fused attention, distributed optimizer): what was published before 2023 has the
-# stack of 2021, all else the current one. Torchtitan compiles layers only where the row says so. A source of which no
-# framework is known has the stack `framework_none`.
+# stack of 2022, or of 2021, all else the current one. Torchtitan compiles layers only where the row says so. A source
+# of which no framework is known has the stack `framework_none`.
 FRAMEWORKS = {
     "megatron-bridge": "megatron_bridge_2025",
     "dgxc-benchmarking": "nemo_2024",
@@ -33,13 +33,15 @@ The scripts of arXiv:2401.10241 for its sequences of 1,024 tokens switch on none
 (github.com/sail-sg/zero-bubble-pipeline-parallelism, examples/pretrain_zbh1.sh: no --use-flash-attn); vTrain measured a
 Megatron-LM of 2022 and 2023, say the notes of its rows."""
 
-MODERN = 2023
-"""From this year on Megatron-LM's runs have the stack of Megatron-core."""
+MEGATRON = {2023: "megatron_2024", 2022: "megatron_2021"}
+FIRST_MEGATRON = "megatron_2021_v2"
+"""Stacks of Megatron-LM's runs from these years on, latest first (that of Megatron-core; that of arXiv:2205.05198), and
+before."""
 NOW = 2025
 """The year of a source that tells none."""
 EAGER = {"torchtitan_2024": "torchtitan_2024_eager"}
 """Stacks of rows that do not say `torch.compile`."""
-WITHOUT_SEQUENCE_PARALLELISM = ("megatron_2021", "deepspeed_2022", "framework_none")
+WITHOUT_SEQUENCE_PARALLELISM = ("megatron_2021", FIRST_MEGATRON, "deepspeed_2022", "framework_none")
 """Stacks older than arXiv:2205.05198: tensor parallel runs that do not mention sequence parallelism have none."""
 
 
@@ -66,5 +68,5 @@ def stack(cells: Cells) -> str:
     if name == "framework_none":
         cells.assume(f"stack={name}")
     if name == "megatron":
-        return "megatron_2021" if year(cells) < MODERN else "megatron_2024"
+        return next((name for first, name in MEGATRON.items() if year(cells) >= first), FIRST_MEGATRON)
     return name if "torch.compile" in cells.word("notes") else EAGER.get(name, name)

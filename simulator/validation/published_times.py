@@ -48,6 +48,21 @@ def counted(cells: Cells, model: Transformer, batch: int) -> float:
     return flops * (RECOMPUTED if _counts_recomputation(cells, convention) else 1.0)
 
 
+def implies_recomputation(cells: Cells, model: Transformer) -> bool:
+    """Whether the FLOPs of a token that rate and time of a source come to are nearer to a full recomputation's.
+
+    >>> from workloads import models
+    >>> row = {"sequence": 2048.0, "flops_per_token_implied": 1.438e12}
+    >>> implies_recomputation(Cells(row), models.build("gpt3_175b"))
+    True
+    """
+    if not cells.states("flops_per_token_implied", "sequence"):
+        return False
+    sequence = int(cells.number("sequence"))
+    counted_once = model.flops(sequence, "full", sequence=sequence) / sequence
+    return cells.number("flops_per_token_implied") > (1.0 + RECOMPUTED) / 2 * counted_once
+
+
 def _counts_recomputation(cells: Cells, convention: str) -> bool:
     """Whether the figure of a source includes the FLOPs of a full recomputation: by its convention, or being an HFU."""
     only_hfu = cells.states("hfu") and not cells.states("tflops_reported") and not cells.states("mfu")

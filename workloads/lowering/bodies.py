@@ -47,6 +47,7 @@ class Bodies:
     message_bytes: float
     p2p: str
     received: tuple[Op, ...] = ()
+    pruned: bool = False
     bodies: dict[tuple[Shape, str, str, bool], Body] = field(default_factory=dict)
     interned: dict[tuple[Op, ...], Body] = field(default_factory=dict)
     blocks: dict[tuple[int, Ends], Block] = field(default_factory=dict)
@@ -65,7 +66,7 @@ class Bodies:
 
     def _body(self, stage: Stage, draft: Draft) -> Body:
         """Assemble a stage's layers, then let everybody weave."""
-        draft.assemble(stage.layers, recompute=self.recompute)
+        draft.assemble(stage.layers, recompute=self.recompute, pruned=self.pruned)
         producer = (draft.flow,) if draft.streams.get(draft.flow, "compute") != "compute" else ()
         for weave in self.weavers:
             weave(draft)

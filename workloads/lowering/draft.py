@@ -94,8 +94,8 @@ class Draft:
         """Whether weight gradients are final after this action, for this microbatch."""
         return self.kind in ("B", "W")
 
-    def assemble(self, layers: Iterable[Layer], *, recompute: Recompute = NOTHING) -> None:
-        """Lay down a stage's layers in the order this action visits them."""
+    def assemble(self, layers: Iterable[Layer], *, recompute: Recompute = NOTHING, pruned: bool = False) -> None:
+        """Lay down a stage's layers in the order this action visits them; see `Stack.pruned_recompute`."""
         named = list(_named(layers))
         if self.kind == "F":
             for name, layer in named:
@@ -108,7 +108,8 @@ class Draft:
                 self._repeat(self._unit(f"recompute.{each}", before), each, before)
             unit = self._unit(name, layer)
             if len(group) == 1:
-                self._repeat(unit, *group[0])
+                again = group[0][1]
+                self._repeat(unit, name, again.pruned() if pruned and again.kind == "layer" else again)
             self._lay(unit, f"{name}.", backward(layer, self.microbatch, recompute.targets))
 
     def _unit(self, name: str, layer: Layer) -> Unit:

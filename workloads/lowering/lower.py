@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from workloads.lowering import casts, host_copies
+from workloads.lowering import accumulation, casts, host_copies
 from workloads.lowering.bodies import Bodies, Ends, Weaver
 from workloads.lowering.draft import RECV
 from workloads.lowering.finish import closing_ops
@@ -47,6 +47,7 @@ class _Lowering:
             message_bytes=step.rank_microbatch.bytes(step.model.hidden) * step.settled_plan.share("message"),
             received=self._received(),
             p2p=step.schedule.p2p,
+            pruned=step.software.pruned_recompute,
         )
         self.blocks: dict[BlockKey, Block] = {}
         self.interned: dict[Block, Block] = {}
@@ -78,6 +79,7 @@ class _Lowering:
         strategies = (strategy.weave for strategy in self.step.settled_plan.inside_out)
         return (
             lambda draft: casts.weave(draft, transient=transient),
+            lambda draft: accumulation.weave(draft, self.step.software),
             *strategies,
             lambda draft: host_copies.weave(self.step.offload, draft, share),
         )

@@ -12,12 +12,18 @@ PUBLISHED = Stack(
     fused_loss=True,
     graphs=True,
     distributed_optimizer=False,
+    gradients=4.0,
+    overlap_gradients=False,
     overlap_tensor=True,
+    pruned_recompute=True,
     sources=MappingProxyType(
         {
             "fused_loss": "XLA fuses softmax and loss",
             "attention": "MaxText: Pallas flash attention",
             "graphs": "XLA launches a whole step as one program",
+            "pruned_recompute": "JAX: jax.checkpoint drops from its repetition what the backward pass does not use",
+            "gradients": "MaxText: base.yml, weight_dtype float32, which gradients share",
+            "overlap_gradients": "MaxText: layers are scanned, and their gradients sum up across slices after the loop",
             "overlap_tensor": "XLA: collective matmul and latency-hiding scheduler",
         }
     ),
