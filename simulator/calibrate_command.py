@@ -11,7 +11,7 @@ Answer = tuple[dict[str, Any], str]
 """A report for JSON, and the same as text."""
 
 
-def calibrate(
+def calibrate(  # noqa: PLR0913 (one argument for each option of the command)
     *,
     data: Sequence[str],
     site: bool,
@@ -20,6 +20,7 @@ def calibrate(
     ablate: bool,
     every: int,
     out: str | None,
+    progress: bool = False,
 ) -> Answer:
     """Do what the options say, write what was found if a file is named, and report it."""
     check_writable(out)
@@ -27,14 +28,14 @@ def calibrate(
     if ablate:
         if data:
             raise ValueError(f"--ablate looks at the package's own runs; --data {data[0]} changes nothing there")
-        return _ablation(every, known, out)
+        return _ablation(every, known, out, progress)
     if data and site:
         if len(data) > 1:
             raise ValueError(f"--data is given {len(data)} times; a site has one file, or use --no-site")
         return _site(data[0], known, out)
     from simulator.validation import calibration, calibration_report
 
-    found = calibration.calibrate(data, constants=known, evaluations=evaluations)
+    found = calibration.calibrate(data, constants=known, evaluations=evaluations, progress=progress)
     _write(out, calibration_report.as_file(found))
     return calibration_report.summary(found), calibration_report.text(found)
 
@@ -47,10 +48,10 @@ def _site(path: str, known: Any, out: str | None) -> Answer:
     return found.summary(), found.text()
 
 
-def _ablation(every: int, known: Any, out: str | None) -> Answer:
+def _ablation(every: int, known: Any, out: str | None, progress: bool) -> Answer:
     from simulator.validation import ablation
 
-    found = ablation.ablate(every=every, constants=known)
+    found = ablation.ablate(every=every, constants=known, progress=progress)
     if out is not None:
         found.to_csv(out, index=False)
     return {"effects": found.to_dict("records")}, ablation.text(found)

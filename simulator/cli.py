@@ -253,7 +253,7 @@ def _validate(kind: Any, data: str | None, out: str | None, *, as_json: bool) ->
     "--site/--no-site", default=True, help="One factor for the site of --data; or its calib rows beside ours."
 )
 @click.option("--constants", type=click.Path(dir_okay=False), help="Where to begin, rather than at the published ones.")
-@click.option("--evaluations", type=int, default=4, show_default=True, help="Rounds of a fit of all constants.")
+@click.option("--evaluations", type=int, default=3, show_default=True, help="Rounds of a fit of all constants.")
 @click.option("--ablate", is_flag=True, help="Fit nothing: the table of what each effect is worth.")
 @click.option("--every", type=int, default=1, show_default=True, help="Of all runs, those that --ablate looks at.")
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the constants to this YAML file, a table to CSV.")
@@ -266,7 +266,7 @@ def calibrate(as_json: bool, **options: Any) -> None:
     """
     from simulator import calibrate_command
 
-    report, text = calibrate_command.calibrate(**options)
+    report, text = calibrate_command.calibrate(**options, progress=not as_json)
     _print(report if as_json else text, as_json=as_json)
 
 

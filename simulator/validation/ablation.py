@@ -149,6 +149,7 @@ def ablate(
     every: int = 1,
     constants: Constants | None = None,
     workers: int = WORKERS,
+    progress: bool = False,
 ) -> pd.DataFrame:
     """A row for the whole model and for each effect: weighted errors without it, before and after fitting anew.
 
@@ -162,7 +163,7 @@ def ablate(
     if every < 1:
         raise ValueError(f"every={every}; of the runs, each, or each second, and so on")
     rows, found = _rows(every)
-    with run_times(found, workers) as times:
+    with run_times(found, workers, progress=progress) as times:
         return table(times, rows, (constants or published()).values, effects)
 
 
@@ -247,7 +248,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--constants", help="Constants other than the published ones, as a YAML file.")
     given = parser.parse_args(arguments)
     check_writable(given.out)
-    found = ablate(every=given.every, constants=chosen(given.constants))
+    found = ablate(every=given.every, constants=chosen(given.constants), progress=True)
     if given.out is not None:
         found.to_csv(given.out, index=False)
     print(text(found))  # noqa: T201

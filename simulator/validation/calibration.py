@@ -31,7 +31,8 @@ UNTOLD = 0.8
 """A constant whose standard error is not below this share of its prior's is not told by the rows."""
 TELLS = 0.01
 """A row tells a constant if its log time changes by this much of the constant's logarithm."""
-EVALUATIONS = 4
+EVALUATIONS = 3
+"""Of all runs, before a fit is taken for found; each further one costs slopes too."""
 LEAST = 1e-9
 SHARES = ("clock", "attention_clock", "memory", "share", "nvfp4_ratio")
 
@@ -67,8 +68,9 @@ class Model(Fit):
         return self._known[name]
 
     def values(self, logs: Floats) -> dict[Key, float]:
-        """All constants, fitted ones in place of their own."""
-        return {**self._values, **dict(zip(self.keys, np.exp(logs).tolist(), strict=True))}
+        """All constants, fitted ones in place of their own; to 12 digits, so that the same logarithms mean the same."""
+        found = (float(f"{value:.12g}") for value in np.exp(logs).tolist())
+        return {**self._values, **dict(zip(self.keys, found, strict=True))}
 
     def weights(self) -> Floats:
         """Every recipe weighs 1."""
@@ -144,6 +146,7 @@ def calibrate(
     constants: Constants | None = None,
     evaluations: int = EVALUATIONS,
     workers: int = WORKERS,
+    progress: bool = False,
 ) -> Calibration:
     """Fit the constants of training steps to the package's calibration runs, and to those of further files.
 
@@ -152,7 +155,7 @@ def calibrate(
     if evaluations < 1:
         raise ValueError(f"evaluations={evaluations}; a fit needs at least 1")
     rows, found = calibration_rows([None, *data])
-    with run_times(found, workers) as times:
+    with run_times(found, workers, progress=progress) as times:
         return fit(times, rows, (constants or published()).values, evaluations)
 
 

@@ -5,6 +5,7 @@ constants cost no more than a replay, and nothing where no kernel of a run takes
 """
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 import topologies
 from simulator.compute import Roofline
@@ -124,8 +126,8 @@ def _time(case: Case, constants: Constants, change: Change, kernel: Change) -> f
 class RunTimes:
     """Times of cases on several processes, each of which keeps its share of them; equal ones are simulated once."""
 
-    def __init__(self, cases: Sequence[Case], pools: Sequence[ProcessPoolExecutor]) -> None:
-        self.cases = cases
+    def __init__(self, cases: Sequence[Case], pools: Sequence[ProcessPoolExecutor], bar: tqdm) -> None:
+        self.cases, self._bar = cases, bar
         first = {case.key: case for case in reversed(cases)}
         self._parts = [(pool, list(first.values())[index :: len(pools)]) for index, pool in enumerate(pools)]
 
@@ -136,15 +138,18 @@ class RunTimes:
         """
         asked = [(part, pool.submit(_times, part, dict(values), change, kernel)) for pool, part in self._parts if part]
         found = {case.key: time for part, each in asked for case, time in zip(part, each.result(), strict=True)}
+        self._bar.update()
         return np.array([found[case.key] for case in self.cases])
 
 
 @contextmanager
-def run_times(cases: Sequence[Case], workers: int = WORKERS) -> Iterator[RunTimes]:
-    """Times of cases on processes that end with the context."""
+def run_times(cases: Sequence[Case], workers: int = WORKERS, *, progress: bool = False) -> Iterator[RunTimes]:
+    """Times of cases on processes that end with the context; on stderr, how often they were asked for."""
     pools = [ProcessPoolExecutor(1) for _ in range(workers)]
+    bar = tqdm(desc="evaluations", file=sys.stderr, disable=not progress, leave=False)
     try:
-        yield RunTimes(cases, pools)
+        yield RunTimes(cases, pools, bar)
     finally:
+        bar.close()
         for pool in pools:
             pool.shutdown(cancel_futures=True)
