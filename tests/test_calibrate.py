@@ -158,7 +158,7 @@ def test_the_package_has_rows_to_fit():
 
 def test_a_rerun_is_what_the_front_says(times):
     for (step, cluster), seconds in zip(STEPS, times(VALUES), strict=True):
-        assert simulate(TrainingStep(**step), cluster, detail="actions").step_time == seconds
+        assert simulate(TrainingStep(**step), cluster, detail="actions").step_time == pytest.approx(seconds, rel=1e-12)
 
 
 def test_only_runs_that_a_constant_moves_are_replayed(times):
@@ -166,6 +166,8 @@ def test_only_runs_that_a_constant_moves_are_replayed(times):
         run._known.clear()
     times(VALUES)
     times({**VALUES, ("families", "Hopper", "gemm"): 0.5})
+    later = times({**VALUES, (*TRAINING, "step_seconds"): 0.5 + VALUES[*TRAINING, "step_seconds"]})
+    assert later - times(VALUES) == pytest.approx(0.5)
     assert all(len(run._known) == 1 for run in times.runs)
     times({**VALUES, ("training", "internlm_2023", "kernel_share"): 0.5})
     assert [len(run._known) for run in times.runs] == [
@@ -178,7 +180,7 @@ def test_processes_say_the_same():
     cases, _ = published_runs.cases(mine)
     with run_times(cases, workers=2) as many:
         for case, seconds in zip(cases, many(VALUES), strict=True):
-            assert simulate(case.step(), case.topology, detail="actions").step_time == seconds
+            assert simulate(case.step(), case.topology, detail="actions").step_time == pytest.approx(seconds, rel=1e-12)
 
 
 # ------------------------------------------------------------------------------------------- a site

@@ -5,12 +5,13 @@ constants cost no more than a replay, and nothing where no kernel of a run takes
 """
 
 import dataclasses
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from tqdm import tqdm
@@ -48,9 +49,7 @@ class Changed(Roofline):
 
     def seconds(self, op: Compute, accelerator: topologies.Accelerator) -> float:
         """Time of what a change makes of a kernel."""
-        changed = self.change(op)
-        assert isinstance(changed, Compute)
-        return super().seconds(changed, accelerator)
+        return super().seconds(cast(Compute, self.change(op)), accelerator)
 
 
 class Rerun:
@@ -61,7 +60,7 @@ class Rerun:
         self.topology = topology
         chips = dict.fromkeys(topology.accelerators)
         ops = (op for block in self.program.blocks.values() for op in block.ops if isinstance(op, Compute))
-        kernels = dict.fromkeys(dataclasses.replace(op, name="kernel", after=()) for op in ops)
+        kernels = dict.fromkeys(dataclasses.replace(op, name=re.sub(r"\d+", "", op.name), after=()) for op in ops)
         self._kernels = [(op, chip) for op in kernels for chip in chips]
         self._chips = list(chips)
         self._known: dict[tuple[Any, ...], float] = {}
@@ -69,20 +68,24 @@ class Rerun:
     def seconds(self, constants: Constants, kernel: Change = unchanged) -> float:
         """The step's time with some constants, and with kernels as a change leaves them."""
         roofline = Changed(sustained=True, constants=constants, change=kernel)
-        told = self._told(roofline)
+        first, told = self._told(roofline)
         if told not in self._known:
             timeline, _ = run(self.program, self.topology, roofline, OPTIONS, fold=True)
-            self._known[told] = timeline.end
+            self._known[told] = timeline.end - first
             for whole in self.program.cache.values():
                 whole.cache.clear()
-        return self._known[told]
+        return first + self._known[told]
 
-    def _told(self, roofline: Roofline) -> tuple[Any, ...]:
-        """All that a replay is told by constants: how long each kernel takes, and when the host launches it."""
-        mine = of_program(roofline, self.program)
-        assert isinstance(mine, Roofline)
-        host = ((each.step_seconds, each.launch_interval) for each in map(mine.training, self._chips))
-        return *host, *(mine.seconds(op, chip) for op, chip in self._kernels)
+    def _told(self, roofline: Roofline) -> tuple[float, tuple[Any, ...]]:
+        """When the first host begins, and all else that constants tell a replay.
+
+        That is how long each kernel takes, how often hosts launch one, and how much later than the first they begin.
+        """
+        mine = cast(Roofline, of_program(roofline, self.program))
+        hosts = [mine.training(chip) for chip in self._chips]
+        first = hosts[0].step_seconds
+        launches = ((each.step_seconds - first, each.launch_interval) for each in hosts)
+        return first, (*launches, *(mine.seconds(op, chip) for op, chip in self._kernels))
 
 
 def altered(program: Program, change: Change) -> Program:
