@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from simulator.cli_texts import numbers, pairs, size_bytes
 from simulator.outputs import check_picture, check_writable, save_picture, write
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
@@ -59,6 +60,7 @@ def main() -> None:
 @click.option("--detail", type=click.Choice(["ops", "actions"]), default="ops", show_default=True)
 @click.option("--algorithm", multiple=True, metavar="KIND=NAME", help="Such as all_reduce=ring; the rest is chosen.")
 @click.option("--no-fold", is_flag=True, help="Replay every rank instead of one per symmetry class.")
+@click.option("--constants", type=click.Path(dir_okay=False), help="Constants of kernels, as stepsim calibrate writes.")
 @click.option("--gantt", type=click.Path(dir_okay=False), help="Write a Gantt chart to this file.")
 @click.option("--memory", type=click.Path(dir_okay=False), help="Write a picture of memory over time to this file.")
 @click.option("--trace", type=click.Path(dir_okay=False), help="Write a Chrome / Perfetto trace to this file.")
@@ -71,13 +73,14 @@ def run(model: str, topology: str, plan: str, **options: Any) -> None:
 
     outputs = {name: options.pop(name) for name in ("gantt", "memory", "trace")}
     as_json, detail, fold = options.pop("as_json"), options.pop("detail"), not options.pop("no_fold")
-    algorithms = _pairs("--algorithm", options.pop("algorithm"))
+    algorithms = pairs("--algorithm", options.pop("algorithm"))
+    constants = options.pop("constants")
     check_writable(*outputs.values())
     check_picture(outputs["gantt"])
     check_picture(outputs["memory"])
     step = TrainingStep(model, plan, **options)
     cluster, built = _timed(lambda: topologies.build(topology))
-    result = simulate(step, cluster, detail=detail, fold=fold, algorithms=algorithms)
+    result = simulate(step, cluster, detail=detail, fold=fold, algorithms=algorithms, constants=constants)
     report, measured = _timed(lambda: _report(result))
     _, written = _timed(lambda: write(result, **outputs))
     timings = {"topology": built, **result.timings, "metrics": measured, "output": written}
@@ -147,8 +150,8 @@ def collective(kind: str, size: str, topology: str, *, ranks: str, algorithm: st
     check_writable(options["curve"])
     check_picture(options["curve"])
     cluster = topologies.build(topology)
-    members = range(cluster.size) if ranks == "all" else _numbers(ranks, cluster.size)
-    done = time_collective(kind, bytes=_bytes(size), ranks=members, topology=cluster, algorithm=algorithm)
+    members = range(cluster.size) if ranks == "all" else numbers(ranks, cluster.size)
+    done = time_collective(kind, bytes=size_bytes(size), ranks=members, topology=cluster, algorithm=algorithm)
     if options["curve"] is not None:
         save_picture(done.plot("collective_curve"), options["curve"])
     report = {
@@ -159,49 +162,6 @@ def collective(kind: str, size: str, topology: str, *, ranks: str, algorithm: st
         "warnings": list(done.warnings),
     }
     _print(report if options["as_json"] else done, as_json=options["as_json"])
-
-
-def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
-    """Names and values of texts such as all_reduce=ring.
-
-    >>> _pairs("--algorithm", ("all_reduce=ring",))
-    {'all_reduce': 'ring'}
-    """
-    for text in texts:
-        if not all(text.partition("=")):
-            raise click.UsageError(f"{option} {text}: not KIND=NAME, such as all_reduce=ring")
-    return {name: value for name, _, value in (text.partition("=") for text in texts)}
-
-
-def _bytes(text: str) -> float:
-    """A number of bytes, with a unit or without.
-
-    >>> _bytes("1e6"), _bytes("64KiB"), _bytes("2 GB")
-    (1000000.0, 65536.0, 2000000000.0)
-    """
-    units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "KB": 10**3, "MB": 10**6, "GB": 10**9, "": 1}
-    unit = next(unit for unit in units if text.endswith(unit))
-    try:
-        return float(text.removesuffix(unit)) * units[unit]
-    except ValueError:
-        raise click.UsageError(f"--bytes {text}: not a number of bytes such as 1e9, 64KiB or 2GB") from None
-
-
-def _numbers(text: str, size: int) -> list[int]:
-    """The numbers, below a size, of a text such as 0-7,16.
-
-    >>> _numbers("0-3,8", 16)
-    [0, 1, 2, 3, 8]
-    """
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if not first.isdigit() or not (last or first).isdigit():
-            raise click.UsageError(f"--ranks {text}: {part!r} is neither a number nor a range such as 0-7")
-        if int(last or first) >= size:
-            raise click.UsageError(f"--ranks {text}: rank {last or first} is not there; ranks are 0 to {size - 1}")
-        found += range(int(first), int(last or first) + 1)
-    return found
 
 
 @main.group()
@@ -241,15 +201,17 @@ def validate_gemm(data: str | None, out: str | None, as_json: bool) -> None:
 @click.option("--plot", type=click.Path(dir_okay=False), help="Draw predicted against published times, PNG or SVG.")
 @click.option("--split", multiple=True, help="Only rows of this split, such as calib; may be given again.")
 @click.option("--group", multiple=True, help="Only rows of this group, such as korth22; may be given again.")
+@click.option("--constants", type=click.Path(dir_okay=False), help="Constants of kernels, as stepsim calibrate writes.")
 @JSON
-def validate_runs(data: str | None, out: str | None, as_json: bool, plot: str | None, **kept: tuple[str, ...]) -> None:
+def validate_runs(data: str | None, out: str | None, as_json: bool, plot: str | None, **options: Any) -> None:
     """Compare step times and peak memory of whole training runs with published ones, on two processes."""
     from simulator.validation import runs, runs_scatter
     from simulator.validation.report import SECONDS, check_compared
 
     check_writable(out, plot)
     check_picture(plot)
-    rows, summary = runs.validate(data, splits=kept["split"], groups=kept["group"], progress=not as_json)
+    kept = {"splits": options["split"], "groups": options["group"], "constants": options["constants"]}
+    rows, summary = runs.validate(data, **kept, progress=not as_json)
     if out is not None:
         runs.written(rows).rename(columns=SECONDS).to_csv(out, index=False)
     check_compared(summary, len(rows), data or "runs.csv")
@@ -283,6 +245,29 @@ def _validate(kind: Any, data: str | None, out: str | None, *, as_json: bool) ->
         rows.rename(columns=SECONDS).to_csv(out, index=False)
     check_compared(summary, len(rows), data)
     _print(summary if as_json else kind.text(summary), as_json=as_json)
+
+
+@main.command()
+@click.option("--data", multiple=True, type=click.Path(dir_okay=False), help="Measurements, columns as of runs.csv.")
+@click.option(
+    "--site/--no-site", default=True, help="One factor for the site of --data; or its calib rows beside ours."
+)
+@click.option("--constants", type=click.Path(dir_okay=False), help="Where to begin, rather than at the published ones.")
+@click.option("--evaluations", type=int, default=3, show_default=True, help="Rounds of a fit of all constants.")
+@click.option("--ablate", is_flag=True, help="Fit nothing: the table of what each effect is worth.")
+@click.option("--every", type=int, default=1, show_default=True, help="Of all runs, those that --ablate looks at.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write the constants to this YAML file, a table to CSV.")
+@JSON
+def calibrate(as_json: bool, **options: Any) -> None:
+    """Fit the constants of training steps to published runs, or one factor to the steps of a site of your own.
+
+    Without --data, those of kernels.yaml that runs tell, each drawn towards what microbenchmarks and sources say; this
+    takes minutes. With --data, how fast the kernels of your site are; `stepsim run --constants` takes what is written.
+    """
+    from simulator import calibrate_command
+
+    report, text = calibrate_command.calibrate(**options, progress=not as_json)
+    _print(report if as_json else text, as_json=as_json)
 
 
 @main.command(name="list")

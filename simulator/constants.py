@@ -41,15 +41,19 @@ def sources(name: str) -> dict[Key, str]:
 
 
 def as_yaml(
-    values: Mapping[Key, float], errors: Mapping[Key, float] | None = None, sources: Mapping[Key, str] | None = None
+    values: Mapping[Key, float],
+    errors: Mapping[Key, float] | None = None,
+    sources: Mapping[Key, str] | None = None,
+    *,
+    digits: int = 3,
 ) -> str:
-    """Constants as the package's files have them, without comments.
+    """Constants as the package's files have them, without comments, to so many digits.
 
     >>> print(as_yaml({("shared", "gemm", "quantisation"): 0.51234}), end="")
     shared:
       gemm: {quantisation: 0.512}
     """
-    sections: dict[str, Any] = _nested({key: float(f"{value:.3g}") for key, value in values.items()})
+    sections: dict[str, Any] = _nested({key: float(f"{value:.{digits}g}") for key, value in values.items()})
     if errors:
         sections[ERRORS] = _nested({key: float(f"{value:.2g}") for key, value in errors.items()})
     if sources:

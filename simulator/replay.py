@@ -17,6 +17,7 @@ from simulator.recording import Recording
 from simulator.script import Script
 from simulator.templates import Templates
 from topologies.plugins import unknown
+from workloads.program import Program
 
 DETAILS = ("ops", "actions")
 
@@ -58,11 +59,17 @@ def replay(whole: Quotient, scripts: Sequence[Script], options: ReplayOptions) -
     return [state.recording for state in engine.states]
 
 
+def of_program(compute: ComputeModel, program: Program) -> ComputeModel:
+    """A roofline as a program needs it: its stack's kernels, its number of ranks, launched as it launches them."""
+    if not isinstance(compute, Roofline):
+        return compute
+    return dataclasses.replace(compute, graphs=program.graphs, stack=program.stack, ranks=program.mesh.size)
+
+
 def scripts(whole: Quotient, compute: ComputeModel, *, launch: bool = True) -> list[Script]:
     """What every rank class of a quotient replays; the host launches nothing when the program comes from graphs."""
     program = whole.program
-    if isinstance(compute, Roofline):
-        compute = dataclasses.replace(compute, graphs=program.graphs, stack=program.stack, ranks=program.mesh.size)
+    compute = of_program(compute, program)
     compiler = BlockCompiler(program, compute)
     written = []
     for rank_class in whole.rank_classes:

@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
 from typing import Protocol
@@ -10,6 +11,8 @@ from typing import Protocol
 import topologies
 from simulator import collectives
 from simulator.compute import ComputeModel, Roofline
+from simulator.kernel_files import chosen
+from simulator.kernels import Constants
 from simulator.quotient import Quotient, quotient
 from simulator.replay import ReplayOptions, replay, scripts
 from simulator.result import Result
@@ -32,7 +35,7 @@ class Programmed(Protocol):
         ...
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 (one argument for each way to simulate)
     step: Programmed,
     topology: Topology | str,
     *,
@@ -41,13 +44,15 @@ def simulate(
     network: str = "shared",
     shortcuts: bool = True,
     algorithms: Mapping[str, str] = MappingProxyType({}),
+    constants: Constants | str | Path | None = None,
 ) -> Result:
     """Simulate one step on a topology, given as such or as the text that builds it.
 
     `detail` is `ops`, every kernel and collective, or `actions`, one activity per schedule action. `fold=False`
     replays every rank instead of one per symmetry class. `network="unshared"` is the closed form without
     contention; `shortcuts=False` replays every op even where runs of ops could be taken as one. `algorithms` names one
-    for kinds of collectives (`{"all_reduce": "ring"}`), taken where it fits the group; the rest is chosen.
+    for kinds of collectives (`{"all_reduce": "ring"}`), taken where it fits the group; the rest is chosen. `constants`
+    of kernels, as such or as the path of a file (see `stepsim calibrate`), replace the published ones.
 
     >>> from workloads import TrainingStep
     >>> step = TrainingStep("llama3_8b", plan="dp=2 tp=4", batch=4, sequence=8192)
@@ -60,7 +65,8 @@ def simulate(
         raise ValueError(f"topology={topology!r} is neither a Topology nor the text that builds one")  # noqa: TRY004
     _check(algorithms)
     options = ReplayOptions(detail, shortcuts, network)
-    timeline, timings = run(step, topology, ROOFLINE, options, algorithms, fold=fold)
+    compute = ROOFLINE if constants is None else Roofline(sustained=True, constants=chosen(constants))
+    timeline, timings = run(step, topology, compute, options, algorithms, fold=fold)
     return Result(step, timeline, timings)
 
 

@@ -24,6 +24,9 @@ class Fit(ABC):
     stiffness: Floats
     bounds: tuple[Floats, Floats]
     outlier = OUTLIER
+    slope_step = 1e-4
+    finite = False
+    """Whether a fit itself takes slopes over `slope_step`, where times have kinks, and not as scipy would."""
 
     @abstractmethod
     def seconds(self, logs: Floats) -> Floats:
@@ -46,8 +49,17 @@ class Fit(ABC):
                 [weight * np.log(self.seconds(logs) / self.measured), self.stiffness * (logs - self.prior)]
             )
 
+        def slopes(logs: Floats) -> Floats:
+            return np.concatenate([weight[:, None] * self.slopes(logs), np.diag(self.stiffness)])
+
         found = least_squares(
-            residuals, start, bounds=self.bounds, loss="soft_l1", f_scale=self.outlier, max_nfev=evaluations
+            residuals,
+            start,
+            jac=slopes if self.finite else "2-point",
+            bounds=self.bounds,
+            loss="soft_l1",
+            f_scale=self.outlier,
+            max_nfev=evaluations,
         )
         return np.asarray(found.x)
 
@@ -58,7 +70,7 @@ class Fit(ABC):
         constant is drawn to counts as one measurement of it.
         """
         weight, error = self.weights(), np.log(self.seconds(logs) / self.measured)
-        slopes, robust = self._slopes(logs) * weight[:, None], self._robust(weight * error)
+        slopes, robust = self.slopes(logs) * weight[:, None], self.robust(weight * error)
         curvature = (slopes * robust[:, None]).T @ slopes + np.diag(self.stiffness**2)
         variance = np.sum(robust * (weight * error) ** 2) / max(len(error) - len(logs), 1)
         return np.asarray(np.sqrt(variance * np.diag(np.linalg.inv(curvature))))
@@ -71,8 +83,8 @@ class Fit(ABC):
         """
         logs = self.fit()
         weight, error = self.weights(), np.log(self.seconds(logs) / self.measured)
-        slopes = self._slopes(logs) * weight[:, None]
-        robust = self._robust(weight * error)
+        slopes = self.slopes(logs) * weight[:, None]
+        robust = self.robust(weight * error)
         spring, found = np.diag(self.stiffness**2), np.empty(len(error))
         for name in np.unique(self.series):
             mine = self.series == name
@@ -82,11 +94,11 @@ class Fit(ABC):
             found[mine] = self.seconds(np.clip(logs - step, *self.bounds))[mine]
         return found
 
-    def _robust(self, residuals: Floats) -> Floats:
+    def robust(self, residuals: Floats) -> Floats:
         """What each residual counts in a robust fit, against a least-squares fit."""
         return np.asarray((1.0 + (residuals / self.outlier) ** 2) ** -0.5)
 
-    def _slopes(self, logs: Floats, step: float = 1e-4) -> Floats:
-        """How log times change with each constant's logarithm, [cases, constants]."""
-        base, steps = np.log(self.seconds(logs)), step * np.eye(len(logs))
-        return np.stack([(np.log(self.seconds(logs + each)) - base) / step for each in steps], axis=1)
+    def slopes(self, logs: Floats) -> Floats:
+        """How log times change with each constant's logarithm, [cases, constants], over `slope_step`."""
+        base, steps = np.log(self.seconds(logs)), self.slope_step * np.eye(len(logs))
+        return np.stack([(np.log(self.seconds(logs + each)) - base) / self.slope_step for each in steps], axis=1)

@@ -12,7 +12,10 @@ import pandas as pd
 from tqdm import tqdm
 
 import topologies
+from simulator.constants import Key
 from simulator.deadlock import DeadlockError
+from simulator.kernel_files import load
+from simulator.kernels import Constants
 from simulator.simulation import simulate
 from simulator.validation import report, runs_baseline, runs_ranking
 from simulator.validation.published_memory import BELOW, peak, reasons
@@ -29,12 +32,18 @@ Outcome = tuple[float, float, str]
 """Seconds of a step, bytes of the fullest rank as the source counts them, why there is neither."""
 
 
-def predict(found: Sequence[Case], *, workers: int = WORKERS, progress: bool = False) -> list[Outcome]:
-    """Simulate every case, equal ones once; on several processes, with a bar on stderr if there is to be progress."""
+def predict(
+    found: Sequence[Case], *, workers: int = WORKERS, progress: bool = False, constants: str | Path | None = None
+) -> list[Outcome]:
+    """Simulate every case, equal ones once; on several processes, with a bar on stderr if there is to be progress.
+
+    `constants` is the path of a file with those of kernels, if not the published ones.
+    """
     first = {each.key: each for each in reversed(found)}
     keys = [each.key for each in sorted((first[key] for key in dict.fromkeys(each.key for each in found)), key=_order)]
+    known = None if constants is None else load(constants).values
     parallel = joblib.Parallel(n_jobs=workers, return_as="generator", batch_size=4 if len(keys) > 50 else 1)
-    done = parallel(joblib.delayed(outcome)(first[key]) for key in keys)
+    done = parallel(joblib.delayed(outcome)(first[key], known) for key in keys)
     bar = tqdm(done, total=len(keys), desc="runs", file=sys.stderr, disable=not progress, leave=False)
     outcomes = dict(zip(keys, bar, strict=True))
     return [outcomes[each.key] for each in found]
@@ -46,10 +55,11 @@ def _order(case: Case) -> tuple[Any, ...]:
     return (0, case.plan, given["batch"] // given["microbatch"]) if "zb_auto" in case.plan else (1, "", 0)
 
 
-def outcome(case: Case) -> Outcome:
+def outcome(case: Case, values: Mapping[Key, float] | None = None) -> Outcome:
     """One case, simulated; a step or a cluster that cannot be is no error, but left out."""
+    constants = None if values is None else Constants(values)
     try:
-        result = simulate(case.step(), _built(case.topology), detail="actions")
+        result = simulate(case.step(), _built(case.topology), detail="actions", constants=constants)
     except (ValueError, DeadlockError) as error:
         return np.nan, np.nan, f"cannot be simulated: {' '.join(str(error).split())}"
     return result.step_time, peak(result)[case.memory], ""
@@ -169,16 +179,17 @@ def validate(
     splits: Sequence[str] = (),
     groups: Sequence[str] = (),
     progress: bool = False,
+    constants: str | Path | None = None,
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Simulate a file of published runs, or the package's own; the rows and the report.
 
-    `splits` and `groups` keep the rows of some alone.
+    `splits` and `groups` keep the rows of some alone; `constants` is a file of those of kernels, if not the published.
     """
     frame = read(path)
     for column, kept in (("split", splits), ("group", groups)):
         frame = _only(frame, column, kept)
     found, left_out = cases(frame)
-    rows = compare(frame, found, left_out, predict(found, progress=progress))
+    rows = compare(frame, found, left_out, predict(found, progress=progress, constants=constants))
     return rows, summed_up(rows)
 
 
