@@ -10,10 +10,12 @@ from workloads.stack import Stack
 PUBLISHED = Stack(
     name="internlm_2023",
     fused_loss=True,
+    fused_accumulation=False,
     attention="flash2",
     gather="broadcast",
     sources=MappingProxyType(
         {
+            "fused_accumulation": "PyTorch autograd adds each microbatch's gradients up by kernels of their own",
             "gather": "InternEvo: every ZeRO rank broadcasts the parameters that it updated",
             "fused_loss": "InternEvo: FlashCrossEntropyLoss of flash-attn",
             "attention": "InternEvo: flash-attention with packed samples",
