@@ -1,7 +1,7 @@
 """How long a kernel runs on an accelerator that does nothing else: a roofline with size effects."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from simulator import gemm
@@ -61,8 +61,14 @@ class Roofline:
         return alone / training.kernel_share * self.slowest(training)
 
     def training(self, accelerator: Accelerator) -> Training:
-        """How steps differ from kernels measured by themselves; not at all unless `sustained`."""
-        return self.constants.kernels(accelerator.name, self.stack).training if self.sustained else MEASURED
+        """How steps differ from kernels measured by themselves; not at all unless `sustained`.
+
+        A program of no stack, made by hand, knows neither other ranks' jitter nor a host's work between steps.
+        """
+        if not self.sustained:
+            return MEASURED
+        found = self.constants.kernels(accelerator.name, self.stack).training
+        return found if self.stack else replace(found, jitter=0.0, step_seconds=0.0)
 
     def slowest(self, training: Training) -> float:
         """How much longer the slowest rank takes than the mean one: jitter x sqrt(2 ln ranks), that of a normal spread.

@@ -92,6 +92,8 @@ class Engine:
         return [self.environment.process(self._stream(state, queue)) for state, queue in streams]
 
     def _stream(self, state: ClassState, queue: Sequence[Queued]) -> Waits:
+        if state.script.begins:
+            yield self.environment.timeout(state.script.begins)
         for step in queue:
             if isinstance(step, QueuedRun):
                 yield from self._replay(state, step) if step.free else self._run(state, step)

@@ -67,15 +67,19 @@ def of_program(compute: ComputeModel, program: Program) -> ComputeModel:
 
 
 def scripts(whole: Quotient, compute: ComputeModel, *, launch: bool = True) -> list[Script]:
-    """What every rank class of a quotient replays; the host launches nothing when the program comes from graphs."""
+    """What every rank class of a quotient replays; the host launches nothing when the program comes from graphs.
+
+    Between steps, that is where an optimizer ends one, the host has work of its own.
+    """
     program = whole.program
     compute = of_program(compute, program)
     compiler = BlockCompiler(program, compute)
+    whole_step = any(key.kind == "optimizer" for key in program.blocks)
     written = []
     for rank_class in whole.rank_classes:
         blocks = [compiler.ready(program.blocks[each.block], rank_class.accelerator) for each in rank_class.order]
         training = compute.training(rank_class.accelerator) if isinstance(compute, Roofline) else MEASURED
         interval = training.launch_interval if launch and not program.graphs else 0.0
-        start = training.step_seconds if launch else 0.0
-        written.append(Script.of(rank_class, blocks, interval, start=start, channels=channels(whole)))
+        begins = training.step_seconds if launch and whole_step else 0.0
+        written.append(Script.of(rank_class, blocks, interval, begins=begins, channels=channels(whole)))
     return written

@@ -53,7 +53,8 @@ class Script:
     """A rank class's blocks in order.
 
     `imports` resolves, for ops that name ops of earlier blocks, the latest of that name before them. The
-    host launches the first op of a block at `launched` seconds, and one op every `interval`. `queues` holds
+    host launches the first op of a block at `launched` seconds, and one op every `interval`; before `begins` it has
+    other work, and no stream goes on. `queues` holds
     what each stream goes through, the compute stream first.
     """
 
@@ -63,6 +64,7 @@ class Script:
     launched: Sequence[float]
     interval: float
     queues: Mapping[str, Sequence[Queued]]
+    begins: float = 0.0
 
     @classmethod
     def of(
@@ -72,16 +74,17 @@ class Script:
         interval: float,
         *,
         start: float = 0.0,
+        begins: float = 0.0,
         channels: Channels = MappingProxyType({}),
     ) -> Self:
         """The script of a rank class whose first op is launched at `start`; an unknown name is an error."""
         launched, count = [], 0
         for block in blocks:
-            launched.append(start + count * interval)
+            launched.append(begins + start + count * interval)
             count += len(block.ops)
         messages = {slot: channel for (index, slot), channel in channels.items() if index == rank_class.index}
         queues = _queues(blocks, launched, interval, messages)
-        return cls(rank_class, blocks, _resolve(blocks), launched, interval, queues)
+        return cls(rank_class, blocks, _resolve(blocks), launched, interval, queues, begins)
 
     def host(self, position: int, place: int) -> float:
         """When the host launches an op, going through the program in order, one launch an interval.
