@@ -95,6 +95,11 @@ class Stage:
         """Parameters on one rank, before data parallel strategies take their shares."""
         return sum(layer.parameters for layer in self.layers)
 
+    @property
+    def tensors(self) -> int:
+        """How many tensors its parameters are, taking those of a module as one."""
+        return sum(len(layer.gradients) for layer in self.layers)
+
 
 def shapes(model: Transformer, counts: Sequence[int], schedule: Schedule) -> tuple[Shape, ...]:
     """The shape of every stage: embedding first in a chain, head last; a model without vocabulary has neither.

@@ -125,8 +125,11 @@ class Strategy:
     def weave(self, draft: "Draft") -> None:
         """Insert gathers and reductions into the ops of an action."""
 
-    def open(self, stage: int, parameters: float, microbatch: Microbatch) -> tuple[Op, ...]:
-        """What the step begins with on a stage; its first forward waits for these ops."""
+    def open(self, stage: int, parameters: float, tensors: int, microbatch: Microbatch) -> tuple[Op, ...]:
+        """What the step begins with on a stage, whose parameters are so many tensors.
+
+        The stage's first forward waits for these ops.
+        """
         return ()
 
     @property

@@ -1,9 +1,9 @@
 """Jean Zay's A100 partition, on which BLOOM was trained: servers of two boards of four GPUs, Omni-Path outside.
 
-Source: BLOOM's model card and arXiv:2211.05100, section 3.1: 8 A100 of 80 GB a node, four NVLinks between two GPUs, four
-Omni-Path links of 100 Gb/s a node, two AMD EPYC 7543. Four NVLinks a pair are those of NVIDIA's HGX A100 4-GPU board
-(data sheet: 12 links of 25 GB/s each way a GPU, four to each of three others), of which eight GPUs need two; they meet
-over PCIe 4 and the sockets' own links.
+Source: BLOOM's model card and arXiv:2211.05100, section 3.1: 8 A100 of 80 GB a node, four NVLinks between two GPUs,
+four Omni-Path links of 100 Gb/s a node, two AMD EPYC 7543. Four NVLinks a pair are those of NVIDIA's HGX A100 4-GPU
+board (data sheet: 12 links of 25 GB/s each way a GPU, four to each of three others), of which eight GPUs need two; they
+meet over PCIe 4 and the sockets' own links.
 """
 
 from dataclasses import replace

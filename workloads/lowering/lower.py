@@ -99,7 +99,11 @@ class _Lowering:
             return ()
         parameters = self.step.stages[stage].parameters * self.step.settled_plan.share("parameters")
         strategies = self.step.settled_plan.strategies
-        return tuple(op for each in strategies for op in each.open(stage, parameters, self.step.rank_microbatch))
+        return tuple(
+            op
+            for each in strategies
+            for op in each.open(stage, parameters, self.step.stages[stage].tensors, self.step.rank_microbatch)
+        )
 
     def _order(self, rank: int) -> Iterator[Replay]:
         """Opening ops in the order of first use, the schedule's actions, the closing block."""

@@ -36,9 +36,9 @@ class Data(Strategy):
     None is as the stack does it.
     With zero=1, groups of `group` neighbouring ranks (option `shard`) may each have all states in shares: gradients are
     scattered in the group and their shares all-reduced between groups, parameters gathered in the group. `gather` says
-    how: as one all_gather, or as a broadcast of every rank's share in turn, as InternEvo and older DeepSpeed do.
-    Assumes that a stage's parameters are gathered as one collective, or one for each share, from whichever rank as fast
-    as from the first.
+    how: as one all_gather, or as a broadcast of every rank's share in turn, as InternEvo does; there a share is whole
+    tensors, so that no more ranks than tensors have one. Assumes that a stage's parameters are gathered as one
+    collective, or one for each share, from whichever rank as fast as from the first.
     """
 
     axis: ClassVar[str] = "dp"
@@ -124,12 +124,12 @@ class Data(Strategy):
             draft.units[unit].ops += self._reductions(name, (ready,), parameters, draft.microbatch)
             draft.units[unit].gradients.append(Gradient(name, parameters * share))
 
-    def open(self, stage: int, parameters: float, microbatch: Microbatch) -> tuple[Op, ...]:
+    def open(self, stage: int, parameters: float, tensors: int, microbatch: Microbatch) -> tuple[Op, ...]:
         """ZeRO-1 gathers the parameters that the previous step's optimizer left in shares."""
         if self.degree == 1 or not self.zero or not parameters:
             return ()
         ((axis, members),) = self._group.items()
-        parts = members if self.gather == "broadcast" else 1
+        parts = min(members, tensors) if self.gather == "broadcast" else 1
         names = [f"parameters.{stage}.{number}" for number in range(1, parts)] + [f"parameters.{stage}"]
         return tuple(
             Collective(
