@@ -165,7 +165,7 @@ def test_only_runs_that_a_constant_moves_are_replayed(times):
     for run in times.runs:
         run._known.clear()
     times(VALUES)
-    times({**VALUES, ("families", "Hopper", "gemm"): 0.5})
+    times({**VALUES, ("families", "A100", "gemm"): 0.5})
     later = times({**VALUES, (*TRAINING, "step_seconds"): 0.5 + VALUES[*TRAINING, "step_seconds"]})
     assert later - times(VALUES) == pytest.approx(0.5)
     assert all(len(run._known) == 1 for run in times.runs)
