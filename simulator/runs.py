@@ -93,17 +93,19 @@ def gather(block: Resolved, inner: frozenset[str], imported: frozenset[str]) -> 
 def _breaking(block: Resolved, inner: frozenset[str], imported: frozenset[str]) -> Iterator[str]:
     """Inner streams with an op that is no part of a run.
 
-    It could start before the run, or something outside waits for it.
+    It could start before the run, or something outside waits for it. An op starts no sooner than the one before it in
+    its stream.
     """
     outer = block.outer(inner)
     awaited = block.awaited(imported, outer)
-    before = -1
+    before, anchors = -1, dict[str, int]()
     for run in gather(block, inner, imported):
         for place in run:
             op = block.block.ops[place]
             if op.stream not in inner:
                 continue
-            anchor = max((each for each in block.waits[place] if block.stream(each) == COMPUTE), default=-1)
+            own = max((each for each in block.waits[place] if block.stream(each) == COMPUTE), default=-1)
+            anchor = anchors[op.stream] = max(own, anchors.get(op.stream, -1))
             outside = any(block.stream(each) in outer for each in block.waits[place]) or block.imports[place]
             if not isinstance(op, Collective) or outside or place in awaited or anchor < max(before, 0):
                 yield op.stream

@@ -112,6 +112,7 @@ def summed_up(rows: pd.DataFrame) -> dict[str, Any]:
         "skipped_because": report.skipped(whole)["skipped_because"],
         "groups": _blocks(whole, "group"),
         "splits": {str(name): _split(part) for name, part in rows.groupby("split", sort=True)},
+        "stacks": stacks(compared),
         "dense_left_out": _dense_left_out(whole),
         "memory": memory(compared),
         "ranking": runs_ranking.ranking(compared),
@@ -128,6 +129,15 @@ def _block(rows: pd.DataFrame) -> dict[str, Any]:
 
 def _blocks(rows: pd.DataFrame, column: str) -> dict[str, Any]:
     return {str(name): _block(part) for name, part in rows.groupby(column, sort=True)}
+
+
+def stacks(rows: pd.DataFrame) -> dict[str, Any]:
+    """Errors by software stack, and how many sources (a paper, a table of a repository) each serves.
+
+    A stack that serves a single source may have been described to suit it, so that its rows say less.
+    """
+    found = {str(name): part for name, part in rows.groupby("stack", sort=True)}
+    return {name: {**_block(part), "sources": int(part["source"].nunique())} for name, part in found.items()}
 
 
 def _split(rows: pd.DataFrame) -> dict[str, Any]:

@@ -39,6 +39,9 @@ def _beside(summary: Mapping[str, Any]) -> Iterator[str]:
             f"{memory['bias']:+.1%}, {memory['under']} lower by more than 15 %, "
             f"{memory['unexplained']} of them without a known reason"
         )
+    yield "by software stack: mean error, bias; rows; sources that it serves"
+    for name, each in summary["stacks"].items():
+        yield f"  {name}: {each['wmape']:.1%}, {each['bias']:+.1%}; {each['rows']}; {each['sources']}"
     yield "pairs of a group more than 3 % apart that are ordered rightly:"
     for name, each in summary["ranking"].items():
         if each["pairs"]:
