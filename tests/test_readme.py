@@ -1,5 +1,6 @@
 """What README says is so: its commands, its Python, its table of assumptions, its links."""
 
+import csv
 import re
 import shlex
 from pathlib import Path
@@ -7,7 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from simulator import constants
 from simulator.cli import main
+from simulator.validation import runs
 from simulator.validation.collectives import validate
 
 ROOT = Path(__file__).parent.parent
@@ -30,6 +33,11 @@ def assuming():
     """Files with a sentence that begins with "Assumes"."""
     files = (file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
     return {file.relative_to(ROOT).as_posix() for file in files if re.search(r"\bAssumes\b", file.read_text("utf-8"))}
+
+
+def percent(error, sign=""):
+    """An error as tables of README have it."""
+    return f"{100 * error:{sign}.1f} %".replace("-", "−")
 
 
 def test_it_opens_with_two_commands_of_one_line():
@@ -92,3 +100,34 @@ def test_the_errors_of_collectives_are_those_of_the_command():
     assert f"Of the {len(summary['groups'])} kinds of group" in text
     worst = max(block["median_ape"] for block in summary["groups"].values() if block["rows"] >= 10)
     assert f"{100 * worst:.0f} % median" in text
+
+
+@pytest.mark.slow
+def test_the_errors_of_runs_are_those_of_the_command():
+    summary = runs.validate()[1]
+    for split, found in summary["splits"].items():
+        for name, block in found["classes"].items():
+            if block["rows"]:
+                guess = summary["baseline"]["splits"][split]["classes"][name]["wmape"]
+                sizes = [percent(block[key]) for key in ("wmape", "median_ape", "p90_ape")]
+                words = f"`{split}`, {name.replace('_', ' ').replace('tier', 'tier ')}"
+                cells = [words, str(block["rows"]), *sizes, percent(block["bias"], "+"), percent(guess)]
+                assert f"| {' | '.join(cells)} |" in README
+
+
+def test_what_effects_are_worth_is_as_in_the_file():
+    columns = ("calib_as_is", "public_validation_as_is", "calib_refitted", "public_validation_refitted")
+    with (ROOT / "docs/ablation.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            bias = percent(float(row["public_validation_refitted_bias"]), "+")
+            cells = [row["without"], *(percent(float(row[column])) for column in columns), bias]
+            assert f"| {' | '.join(cells)} |" in README
+
+
+def test_the_count_of_constants():
+    files = ("fabrics.yaml", "kernels.yaml")
+    total, fitted, told = (
+        sum(len(of(file)) for file in files) for of in (constants.read, constants.errors, constants.sources)
+    )
+    assert f"there are {total} constants" in README
+    assert f"({fitted} fitted, with standard errors; {told} from sources" in README

@@ -36,7 +36,7 @@ def _pairs(rows: pd.DataFrame) -> dict[str, Any]:
     """Pairs of one group.
 
     >>> times = {"measured": [1.0, 1.01, 2.0], "predicted": [1.0, 3.0, 2.0]}
-    >>> _pairs(pd.DataFrame({"group": "a", "series": list("abc"), **times}))
+    >>> _pairs(pd.DataFrame({"group": "a", **times}))
     {'pairs': 2, 'right': 1, 'share': 0.5}
     """
     alike = ALIKE.get(str(rows["group"].iloc[0]), ())
@@ -49,13 +49,12 @@ def _pairs(rows: pd.DataFrame) -> dict[str, Any]:
 def _ordered(rows: pd.DataFrame) -> tuple[int, int]:
     """How many pairs differ enough, and how many of these are predicted in the same order.
 
-    Repeats of one recipe are no pair: nothing that a row states tells them apart.
+    Runs of which all that is stated is equal are no pair: they have one prediction.
     """
     measured, predicted = (np.log(rows[name].to_numpy(float)) for name in ("measured", "predicted"))
     first, second = np.triu_indices(len(rows), 1)
     gaps, guesses = measured[second] - measured[first], predicted[second] - predicted[first]
-    recipes = rows["series"].to_numpy()
-    apart = (np.abs(gaps) > np.log1p(CLOSE)) & (recipes[first] != recipes[second])
+    apart = (np.abs(gaps) > np.log1p(CLOSE)) & (guesses != 0)
     return int(apart.sum()), int((np.sign(gaps) == np.sign(guesses))[apart].sum())
 
 
