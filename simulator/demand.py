@@ -72,7 +72,7 @@ def price(demand: Demand, constant: Callable[[str], Floats]) -> Price:
     )
     ramp = ramp * demand.passes
     ramped = ramp * -np.expm1(-np.divide(bulk, ramp, out=np.zeros_like(bulk), where=ramp > 0))
-    step = constant("step") + constant("software_step")
+    step = constant("step") + constant("software_step") * constant("turns")
     slow = launch + setup + ((step + constant("bulk_step")) * demand.steps).sum(axis=1) + ramped
     fast = launch + (step * demand.steps).sum(axis=1)
     quicker = (fast + quick < slow + bulk) & (demand.quick and not in_switch)

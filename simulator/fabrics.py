@@ -33,13 +33,17 @@ LIKE = {"c2c": "pcie"}
 
 FAMILIES = {
     **dict.fromkeys(("A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIe-80GB"), "A100"),
-    **dict.fromkeys(("H100-SXM5", "H100-PCIe", "H200-SXM", "H800-SXM", "H20", "GH200"), "Hopper"),
+    **dict.fromkeys(("H100-SXM5", "H100-SXM5-HBM2e", "H100-PCIe", "H200-SXM", "H800-SXM", "H20", "GH200"), "Hopper"),
     **dict.fromkeys(("B200-SXM", "B300-SXM"), "Blackwell"),
     **dict.fromkeys(("GB200", "GB300"), "GB200"),
     **dict.fromkeys(("MI300X", "MI325X", "MI355X"), "MI300"),
-    **dict.fromkeys(("TPU v4", "TPU v5e", "TPU v5p", "TPU v6e (Trillium)"), "TPU"),
+    **dict.fromkeys(("TPU v4", "TPU v5e", "TPU v5p", "TPU v6e (Trillium)", "TPU v7x (Ironwood)"), "TPU"),
 }
 """Accelerators that share a generation of links, and with it their constants; the rest are `other`."""
+
+SHARED_CARDS = {("A100", "efa"): 2.0}
+"""Accelerators that share a network card, whose messages the host's software handles in turn; elsewhere each has its
+own, or software's time as it was measured. AWS p4d: four cards of 100 Gb/s for eight A100."""
 
 # About 15 % of the SMs on NVLink and 2 % on network cards in the literature. TPUs, Trainium and copies over PCIe have
 # engines of their own.
@@ -58,7 +62,8 @@ class Fabric:
 
     The share is `share`, `lone_share` for a single ring or tree across hosts. Where switches reduce it is
     `in_switch_share`, times `in_switch_tree_share` where trees between hosts take turns with them. Times in seconds;
-    `sm_share` is the share of an accelerator's SMs that its kernels hold.
+    `turns` are the accelerators whose messages the host's software handles one after another; `sm_share` is the share
+    of an accelerator's SMs that its kernels hold.
     """
 
     share: float = 1.0
@@ -70,6 +75,7 @@ class Fabric:
     setup: float = 0.0
     step: float = 0.0
     software_step: float = 0.0
+    turns: float = 1.0
     bulk_step: float = 0.0
     ramp: float = 0.0
     sm_share: float = 0.0
@@ -140,7 +146,8 @@ class Fabrics:
             places = self.keys(kind, accelerator)
             found = {name: self.values[place] for name, place in places.items()}
             sm_share = SM_SHARES.get(kind, 0.0) if places else 0.0
-            self.cache[kind, accelerator] = Fabric(**found, sm_share=sm_share)
+            turns = SHARED_CARDS.get((FAMILIES.get(accelerator, ""), kind), 1.0)
+            self.cache[kind, accelerator] = Fabric(**found, turns=turns, sm_share=sm_share)
         return self.cache[kind, accelerator]
 
 

@@ -20,6 +20,8 @@ from topologies.plugins import unknown
 from workloads.program import Program
 
 DETAILS = ("ops", "actions")
+UPDATES = ("optimizer", "update")
+"""Kinds of ops that end a step with new parameters, on the accelerator or at the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def scripts(whole: Quotient, compute: ComputeModel, *, launch: bool = True) -> l
     program = whole.program
     compute = of_program(compute, program)
     compiler = BlockCompiler(program, compute)
-    whole_step = any(key.kind == "optimizer" for key in program.blocks)
+    whole_step = any(getattr(op, "kind", "") in UPDATES for block in program.blocks.values() for op in block.ops)
     written = []
     for rank_class in whole.rank_classes:
         blocks = [compiler.ready(program.blocks[each.block], rank_class.accelerator) for each in rank_class.order]

@@ -23,7 +23,7 @@ TRAINING = ("training", "other")
 FRAME = published_runs.read()
 SMALL = {"model": "llama3_8b,layers=2", "sequence": 2048}
 STEPS = [
-    (SMALL | {"plan": plan, "batch": batch, "microbatch": microbatch, "stack": stack}, f"dgx_a100,gpus_per_node={size}")
+    (SMALL | {"plan": plan, "batch": batch, "microbatch": microbatch, "stack": stack}, f"dgx_h100,gpus_per_node={size}")
     for plan, size in (("dp=1", 1), ("tp=2", 2), ("dp=4,zero=1", 4))
     for batch, microbatch in ((4, 1), (16, 4))
     for stack in ("megatron_2024", "internlm_2023")

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 import topologies
 from simulator import collectives, plots, replay_schedule
 from simulator.cli import main
-from workloads import models, schedules, strategies
+from workloads import models, schedules, stacks, strategies
 
 RUN_KEYS = {
     "step_time_seconds",
@@ -194,6 +194,7 @@ def test_list_knows_every_folder():
         "schedules": schedules.names(),
         "collectives": collectives.names(),
         "plots": plots.names(),
+        "stacks": stacks.names(),
     }
     assert json.loads(stepsim("list", "--json").stdout) == folders
     for folder, names in folders.items():

@@ -366,6 +366,20 @@ def test_nodes_are_boards_of_four_or_switched_eights():
     assert kinds(single, 0, 1) == ["slingshot"] * 2
 
 
+def test_jean_zay_has_boards_of_four_that_meet_over_pcie():
+    """300 GB/s to the board's others; two GPUs share 16 lanes to the rest; four cards of 100 Gb/s serve all eight."""
+    cluster = topologies.build("jean_zay", nodes=2)
+    assert (cluster.size, {chip.name for chip in cluster.accelerators}) == (16, {"A100-SXM4-80GB"})
+    assert rates(cluster, 0, 3) == rates(cluster, 12, 14) == [300e9] * 2
+    assert (kinds(cluster, 3, 4), rates(cluster, 3, 4)) == (["pcie"] * 4, [32e9] * 4)
+    first, second = (cluster.routes([rank], [8])[1] for rank in (0, 1))
+    assert first[0] != second[0]
+    assert list(first[1:4]) == list(second[1:4])
+    assert kinds(cluster, 0, 8) == ["pcie"] * 2 + ["omnipath"] * 2 + ["pcie"] * 2
+    assert rates(cluster, 0, 8) == [32e9] * 2 + [4 * 100 * GBIT] * 2 + [32e9] * 2
+    assert topologies.build("jean_zay").size == 48 * 8
+
+
 @pytest.mark.parametrize(
     ("accelerator", "size", "kind", "rate"),
     [

@@ -327,21 +327,23 @@ def test_graphs_and_fusion_save_time(drawn):
         )
         assert graphs.step_time < slack * plain.step_time
         assert plain.step_time < slack * split.step_time
-        assert graphs.mean_seconds["launch_seconds"] == 0
+        begins = kernels(accelerators.build(chip).name).training.step_seconds if step.optimizer.steps else 0.0
+        assert graphs.mean_seconds["launch_seconds"] == pytest.approx(begins, rel=1e-9)
         assert graphs.peak_memory == plain.peak_memory
         assert graphs.mfu * graphs.step_time == pytest.approx(plain.mfu * plain.step_time, rel=1e-9)
 
 
 def test_a_tiny_model_waits_for_launches():
     """Every kernel of it is shorter than a launch: eager, it takes as many launches; from graphs, little more than
-    the starts of kernels, which is less than half."""
+    the starts of kernels, which is less than half. Before either the host has work of its own."""
     tiny = BARE.replace(hidden=64, heads=1, kv_heads=1, head_dim=64, ffn=128)
     step = TrainingStep(tiny, "dp=1", 1, 128, fusion=False)
     eager, graphs = (simulate(step.replace(graphs=each), flat("h100", 1)) for each in (False, True))
     own, count = kernels("H100-SXM5"), len(kernels_of(step))
-    assert eager.step_time == pytest.approx(count * own.launch_interval, rel=0.02)
-    assert 1 < graphs.step_time / (count * own.graph_seconds) < 1.3
-    assert eager.step_time > 2.5 * graphs.step_time
+    launched, queued = (result.step_time - own.training.step_seconds for result in (eager, graphs))
+    assert launched == pytest.approx(count * own.training.launch_interval, rel=0.02)
+    assert 1 < queued / (count * own.graph_seconds) < 1.3
+    assert launched > 2.5 * queued
 
 
 def test_a_large_model_hardly_notices_graphs_and_fusion():
@@ -419,11 +421,16 @@ def test_an_unfused_window_saves_nothing():
 
 @pytest.mark.parametrize(("chip", "precision"), [("h100", "fp8"), ("b200", "fp8"), ("b200", "mxfp8"), ("gb200", "fp8")])
 def test_narrow_products_are_faster_but_not_twice(chip, precision):
-    """Large GEMMs gain; casts, attention and the rest do not. The peak doubles, so MFU falls."""
+    """Large GEMMs gain what their share of a doubled peak does; casts, attention and the rest do not.
+
+    MFU is the speed over the new peak, so it falls unless BF16 makes less of its own.
+    """
     step = TrainingStep("llama3_405b,layers=2,vocab=0", "fsdp=8", 16, 8192)
     wide, narrow = (simulate(step.replace(precision=each), flat(chip)) for each in ("bf16", precision))
-    assert 1.2 < compute(wide) / compute(narrow) < 2
-    assert narrow.mfu < wide.mfu
+    accelerator = accelerators.build(chip)
+    shares = [kernels(accelerator.name).gemm_share(each) for each in ("bf16", precision)]
+    assert 1.2 < compute(wide) / compute(narrow) < 2 * shares[1] / shares[0]
+    assert narrow.mfu / wide.mfu == pytest.approx(wide.step_time / narrow.step_time / 2, rel=1e-3)
     kinds = [{op.kind for op in kernels_of(step.replace(precision=each))} for each in ("bf16", precision)]
     assert kinds[1] - kinds[0] == {"cast"}
 
@@ -593,7 +600,7 @@ KNOWN = {
     "recompute": "full, none, selective",
     "optimizer": "adam, adam_8bit, adam_bf16, adam_deepspeed, adam_fp32_gradients, lion, muon, none, sgd, simple",
     "precision": "bf16, fp16, fp32, fp8, mxfp8, nvfp4, tf32",
-    "attention": "flash, flash2, unfused",
+    "attention": "flash, flash2, triton, unfused",
 }
 
 

@@ -124,10 +124,11 @@ def test_sms_are_held_while_waiting_for_peers():
 def test_the_host_launches_one_op_an_interval():
     """Kernels shorter than the interval end one interval apart; the k-th is launched at k intervals."""
     tiny = [Compute(name=f"{k}", kind="elementwise", read_bytes=1.0) for k in range(9)]
-    interval = kernels("H100-SXM5").launch_interval
-    played = play(alike(DeviceMesh({"dp": 8}), *tiny), topologies.build("dgx_h100"), launch=True)
+    interval = kernels("H100-SXM5").training.launch_interval
+    running, cluster = Roofline(sustained=True), topologies.build("dgx_h100")
+    played = play(alike(DeviceMesh({"dp": 8}), *tiny), cluster, compute=running, launch=True)
     assert [start for start, _ in named(played, 0).values()] == pytest.approx([k * interval for k in range(9)])
-    assert play(alike(DeviceMesh({"dp": 8}), *tiny), topologies.build("dgx_h100")).end < played.end
+    assert play(alike(DeviceMesh({"dp": 8}), *tiny), cluster, compute=running).end < played.end
 
 
 def test_a_run_waits_for_what_its_first_op_needs():

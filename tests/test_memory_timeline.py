@@ -14,6 +14,7 @@ from simulator.remedies import nearest
 from workloads import DeviceMesh, Program, TrainingStep
 from workloads.footprint import Footprint, Item
 from workloads.ops import Compute
+from workloads.plan import ParallelPlan
 from workloads.program import Block, BlockKey, Replay
 
 TINY = "llama3_8b,layers={},vocab=0"
@@ -253,6 +254,26 @@ def test_a_step_offers_nothing_that_it_has():
     assert single == ["microbatch=1", "dp=2,zero=2", "fsdp=2", "recompute=full", "offload=optimizer"]
     assert not any("recompute" in text for text in offers(TINY.format(8), "dp=2", recompute="full,every=4", **options))
     assert offers(TINY.format(8), "fsdp=2", 2, 1024, recompute="full", offload="optimizer") == []
+
+
+@pytest.mark.parametrize(
+    ("plan", "shards"),
+    [
+        ("dp=4,overlap=off", ["dp=4,zero=1,overlap=off", "dp=4,zero=2", "fsdp=4"]),
+        ("dp=4,overlap=on", ["dp=4,zero=1,overlap=on", "dp=4,zero=2,overlap=on", "fsdp=4"]),
+        ("dp=4,zero=1,shard=2", ["dp=4,zero=2", "fsdp=4"]),
+        ("dp=4,zero=1,gather=broadcast", ["dp=4,zero=2,gather=broadcast", "fsdp=4"]),
+    ],
+)
+@pytest.mark.parametrize("stack", ["megatron_bridge_2025", "megatron_2021", "internlm_2023"])
+def test_changes_of_a_plan_keep_what_it_says_and_leave_the_rest_to_the_stack(stack, plan, shards):
+    """ZeRO-2 always overlaps and knows no groups; the text of a change is that of its step's plan."""
+    found = list(TrainingStep(TINY.format(8), plan, 16, 1024, stack=stack).remedies())
+    assert [text for text, _ in found if "dp=" in text and " with " not in text] == shards
+    for text, changed in found:
+        first = text.split(" ")[0]
+        assert str(changed.plan) == (first if "dp=" in first else plan)
+        assert ParallelPlan.parse(str(changed.plan)) == changed.plan
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,14 @@ def test_text_round_trips(text):
 
 
 def test_defaults_are_not_written():
-    assert str(ParallelPlan.parse("pp=2,schedule=one_f_one_b  dp=2,zero=0,overlap=on tp=4,sp=on")) == "pp=2 dp=2 tp=4"
+    assert str(ParallelPlan.parse("pp=2,schedule=one_f_one_b  dp=2,zero=0 tp=4,sp=on,scatter=on")) == "pp=2 dp=2 tp=4"
+
+
+@pytest.mark.parametrize(
+    "text", ["dp=2,overlap=on", "dp=2,overlap=off", "dp=2,zero=1,gather=all_gather", "tp=2,overlap=off"]
+)
+def test_what_is_else_the_stacks_is_written(text):
+    assert str(ParallelPlan.parse(text)) == text
 
 
 def test_the_mesh_has_every_axis_in_order():

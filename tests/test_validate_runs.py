@@ -165,7 +165,7 @@ def test_few_dense_rows_are_left_out_but_those_with_context_parallelism(rebuilt)
         ("sc21-001", "megatron_2021_v2"),
         ("korth22-001", "megatron_2021"),
         ("bloom-001", "deepspeed_2022"),
-        ("zb-001", "megatron_2024"),
+        ("zb-001", "megatron_2021"),
         ("mcore_h100-001", "megatron_2024"),
         ("dgxc-053", "nemo_2024"),
         ("mbridge-074", "megatron_bridge_2025"),
@@ -289,9 +289,9 @@ def test_what_is_left_out(changes, reason):
 
 def test_what_cannot_be_simulated_is_left_out_with_the_reason(tmp_path):
     mine = tmp_path / "mine.csv"
-    pd.DataFrame([row("korth22-002"), row("korth22-001", batch=5.0), row("korth22-001", heads=6.0)]).to_csv(
-        mine, index=False
-    )
+    pd.DataFrame(
+        [row("korth22-002"), row("korth22-001", batch=5.0, microbatches=np.nan), row("korth22-001", heads=6.0)]
+    ).to_csv(mine, index=False)
     rows, summary = runs.validate(mine)
     assert (summary["rows"], summary["skipped"]) == (1, 2)
     assert rows["left_out"].iloc[1].startswith("cannot be simulated: batch=5 is not divisible")
@@ -368,8 +368,11 @@ def test_the_baseline_guesses_the_mfu_of_the_same_accelerator_and_precision():
 
 def test_pairs_are_of_one_group_and_of_equal_size_where_that_is_asked():
     times = {"measured": [1.0, 2.0, 3.0, 4.0], "predicted": [1.0, 2.0, 4.0, 3.0]}
-    rows = pd.DataFrame({"group": "zb", "split": "calib", "gpus": [8, 8, 16, 16], "batch": 4, **times})
+    rows = pd.DataFrame(
+        {"group": "zb", "split": "calib", "gpus": [8, 8, 16, 16], "batch": 4, "series": list("abcd"), **times}
+    )
     assert runs_ranking.ranking(rows)["zb"]["pairs"] == 6
+    assert runs_ranking.ranking(rows.assign(series=list("aabc")))["zb"]["pairs"] == 5
     alike = runs_ranking.ranking(rows.assign(group="bloom"))["bloom"]
     assert (alike["pairs"], alike["right"], alike["share"]) == (2, 1, 0.5)
 

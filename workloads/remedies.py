@@ -68,13 +68,19 @@ def _shards(plan: ParallelPlan) -> Iterator[Change]:
     yield NOTHING
     for index, strategy in enumerate(plan.strategies):
         if isinstance(strategy, Data) and strategy.degree > 1:
-            more = {zero: replace(strategy, zero=zero, overlap=True) for zero in range(strategy.zero + 1, 3)}
+            more = {zero: _with(strategy, zero) for zero in range(strategy.zero + 1, 3)}
             priced: list[tuple[float, Strategy]] = [(ZERO[zero], each) for zero, each in more.items()]
             if "fsdp" not in [each.axis for each in plan.strategies]:
                 priced.append((FSDP, strategies.build("fsdp", strategy.degree)))
             for price, each in priced:
                 changed = (*plan.strategies[:index], each, *plan.strategies[index + 1 :])
                 yield Change(price, (str(each),), {"plan": ParallelPlan(changed)})
+
+
+def _with(strategy: Data, zero: int) -> Data:
+    """The same with more in shares: ZeRO-2 always overlaps and knows no groups, the rest is as the user has it."""
+    changed = replace(strategy, zero=zero)
+    return replace(changed, overlap=strategy.overlap or None, group=None) if zero == 2 else changed
 
 
 def _recomputations(step: "TrainingStep") -> Iterator[Change]:

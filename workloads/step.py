@@ -294,18 +294,18 @@ class TrainingStep:
             return
         if not self.optimizer.steps:
             raise ValueError(f"offload={self.offload}: with optimizer=none there is nothing to update at the host")
-        for strategy in self.settled_plan.strategies:
+        for typed, strategy in zip(self.plan.strategies, self.settled_plan.strategies, strict=True):
             if self.offload.keeps("parameters") and strategy.degree > 1 and not strategy.fetches:
                 raise ValueError(
                     f"offload={self.offload} fetches parameters for every pass, whole or in shares that are gathered "
-                    f"for every pass, and {strategy} has neither; use dp with zero=0 or fsdp with reshard=on"
+                    f"for every pass, and {typed} has neither; use dp with zero=0 or fsdp with reshard=on"
                 )
             if strategy.degree > 1 and strategy.splits_batch:
                 once = strategy.accumulates and self.offload.keeps("gradients") and self.microbatches > 1
                 if once or strategy.reduces_late:
                     why = "in every microbatch" if once else "as they become complete"
                     raise ValueError(
-                        f"offload={self.offload} sends gradients {why}, but {strategy} reduces them at the end of the "
+                        f"offload={self.offload} sends gradients {why}, but {typed} reduces them at the end of the "
                         f"step; {'use zero=2 or fsdp with sync=on' if once else 'use overlap=on'}"
                     )
 

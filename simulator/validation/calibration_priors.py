@@ -19,7 +19,7 @@ class Prior(NamedTuple):
 
 STUDY = "an analytic study of training runs, over what GEMMs and streams reach by themselves (kernels.yaml)"
 TRAINING: Mapping[str, Prior] = {
-    "clock": Prior(0.92, 0.05, f"0.732 of the peak on H100, 0.807 on A100 in {STUDY}, 0.80 and 0.863"),
+    "clock": Prior(0.92, 0.05, f"0.732 of the peak on H100 in {STUDY}, 0.80"),
     "attention_clock": Prior(0.87, 0.1, "as the clock of GEMMs or lower: no long burn of fused attention is published"),
     "memory": Prior(0.91, 0.05, f"0.783 of the bandwidth in {STUDY}, 0.867"),
     "jitter": Prior(0.008, 0.7, "0.006 times the binary logarithm of servers in an analytic study of training runs"),
@@ -33,6 +33,7 @@ STACK_LAUNCH = Prior(3.0e-5, 0.7, "some launches of 10 µs for each kernel, as a
 """For the launch interval of an entry of its own."""
 
 OTHERS: Mapping[Key, Prior] = {
+    ("training", "A100", "clock"): Prior(0.935, 0.03, f"0.807 of the peak in {STUDY}, 0.863"),
     ("attention", "A100 triton", "share"): Prior(
         0.45,
         0.2,
@@ -46,7 +47,6 @@ OTHERS: Mapping[Key, Prior] = {
     ("families", "Blackwell Ultra", "gemm"): Prior(
         0.76, 0.1, "0.74 of the peak at 8192 cubed, in a burn of 60 s (Azure ai-infrastructure-on-azure, GB300)"
     ),
-    ("families", "TPU", "gemm"): Prior(0.92, 0.1, "training runs, found by an analytic study; so sustained already"),
     ("shared", "gemm", "nvfp4_ratio"): Prior(
         0.67,
         0.15,
@@ -56,7 +56,7 @@ OTHERS: Mapping[Key, Prior] = {
 """For constants of kernels that microbenchmarks leave open, or that steps tell better."""
 
 FIXED: Mapping[Key, str] = {
-    ("training", "TPU", "clock"): "by definition, as the share of a TPU's GEMMs is that of training runs",
+    ("families", "TPU", "gemm"): "runs on TPUs are tier 2, which nothing is fitted to",
 }
 """Constants that are what they are, and why."""
 
@@ -70,6 +70,6 @@ def prior(key: Key) -> Prior | None:
     section, entry, name = key
     if key in FIXED:
         return None
-    if section != "training":
+    if section != "training" or key in OTHERS:
         return OTHERS.get(key)
     return STACK_LAUNCH if name == "launch_interval" and entry != "other" else TRAINING.get(name)

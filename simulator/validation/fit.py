@@ -26,7 +26,6 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
     "Hopper": {"in_switch_share": 0.69},
     "Blackwell": {"in_switch_share": 0.60},
     "GB200": {"in_switch_share": 0.48},
-    "MI300": {"share": 0.70},
     "links": {"share": 0.94, "software_step": 25e-6},
     "slingshot": {"share": 0.58},
 }

@@ -1,5 +1,8 @@
 """Fitting the constants of kernels to measured ones.
 
+Constants that steps tell better (`calibration_priors`) are fitted along, so that the others do not make up for them,
+but the file has them as steps tell them.
+
 python -m simulator.validation.fit_kernels > simulator/kernels.yaml.new
 """
 
@@ -12,6 +15,7 @@ from simulator.compute import Roofline
 from simulator.constants import Key, as_yaml
 from simulator.demand import Floats
 from simulator.kernels import Constants, published
+from simulator.validation.calibration_priors import prior as of_steps
 from simulator.validation.fitting import Fit
 from simulator.validation.measured_kernels import APART, Case, cases, read
 
@@ -38,7 +42,7 @@ LEAST, MOST = 1e-9, 1.0
 class Model(Fit):
     """Times of measured kernels as a function of the constants: the simulator's own.
 
-    Fitted are the constants that have a prior and change the time of any case.
+    Fitted are the constants that have a prior and change the time of any case; `told` are those that steps tell.
     """
 
     outlier = 0.15
@@ -49,6 +53,7 @@ class Model(Fit):
         self.measured = np.array([case.measured for case in cases])
         self.series = np.array([case.series for case in cases])
         self.keys = [key for key in constants.values if _prior(key) and self._matters(key)]
+        self.told = np.array([of_steps(key) is not None for key in self.keys])
         self.start = np.log([constants.values[key] for key in self.keys])
         self.prior = np.log([_prior(key) for key in self.keys])
         shares = np.array(["share" in key[2] or key[2].startswith("gemm") for key in self.keys])
@@ -89,14 +94,16 @@ def usable(found: Sequence[Case]) -> list[Case]:
 
 
 def main() -> None:
-    """Print the constants fitted to the package's measurements, with their standard errors; the rest as it is."""
+    """Print the constants fitted to the package's measurements, with their standard errors; the rest as it is.
+
+    What steps tell is part of the rest.
+    """
     model = Model(usable(cases(read())[0]), published())
     logs = model.fit()
-    values = model.fitted(logs).values
-    errors = {
-        **constants.errors("kernels.yaml"),
-        **dict(zip(model.keys, model.standard_errors(logs).tolist(), strict=True)),
-    }
+    values = model.fitted(np.where(model.told, model.start, logs)).values
+    own = dict(zip(model.keys, model.standard_errors(logs).tolist(), strict=True))
+    filed = constants.errors("kernels.yaml")
+    errors = {**own, **{key: error for key, error in filed.items() if key not in own or of_steps(key) is not None}}
     ordered = {key: errors[key] for key in values if key in errors}
     print(as_yaml(values, ordered, constants.sources("kernels.yaml")))  # noqa: T201
 

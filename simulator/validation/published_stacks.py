@@ -61,7 +61,7 @@ def stack(cells: Cells) -> str:
     """The name of the stack of a row.
 
     >>> stack(Cells({"source": "MaxText TPU v5e README"})), stack(Cells({"source": "Qi et al. ICLR24 Zero Bubble"}))
-    ('maxtext_2024', 'megatron_2024')
+    ('maxtext_2024', 'megatron_2021')
     """
     sources = cells.sources.lower()
     name = next((name for word, name in FRAMEWORKS.items() if word in sources), "framework_none")

@@ -25,6 +25,7 @@ PUBLISHED = Stack(
             "gradients": "MaxText: base.yml, weight_dtype float32, which gradients share",
             "overlap_gradients": "MaxText: layers are scanned, and their gradients sum up across slices after the loop",
             "overlap_tensor": "XLA: collective matmul and latency-hiding scheduler",
+            "distributed_optimizer": "MaxText: base.yml, ici_fsdp_parallelism puts all states in shares; no ZeRO-1",
         }
     ),
 )

@@ -20,6 +20,7 @@ PUBLISHED = Stack(
             "fused_optimizer": "Composer: DecoupledAdamW, one parameter after the other",
             "attention": "llm-foundry 2023, scripts/train/benchmarking: attn_impl triton",
             "fusion": "llm-foundry 2023: eager PyTorch 1.13 and 2.0",
+            "distributed_optimizer": "llm-foundry: fsdp_config with sharding_strategy FULL_SHARD; no ZeRO-1",
         }
     ),
 )

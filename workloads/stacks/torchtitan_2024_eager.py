@@ -23,6 +23,8 @@ PUBLISHED = Stack(
             "attention": "PyTorch 2.5: scaled_dot_product_attention takes FlashAttention-2",
             "fusion": "torchtitan: training.compile is off by default",
             "gradients": "torchtitan: FSDP2, param bfloat16, reduce float32, shards in float32",
+            "reduce": "torchtitan: FSDP2, MixedPrecisionPolicy(reduce_dtype=torch.float32)",
+            "distributed_optimizer": "torchtitan: fully_shard puts all states in shares; no ZeRO-1",
         }
     ),
 )
