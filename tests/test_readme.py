@@ -37,7 +37,7 @@ def assuming():
 
 def percent(error, sign=""):
     """An error as tables of README have it."""
-    return f"{100 * error:{sign}.1f} %".replace("-", "−")
+    return f"{round(100 * error, 1) + 0.0:{sign}.1f} %".replace("-", "−")
 
 
 def test_it_opens_with_two_commands_of_one_line():
