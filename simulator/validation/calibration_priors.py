@@ -56,7 +56,7 @@ OTHERS: Mapping[Key, Prior] = {
 
 FIXED: Mapping[Key, str] = {
     ("training", "A100", "clock"): (
-        "1.00 with a standard error of 0.02 when fitted with the speeds of stacks, which rows tell apart from it poorly; "
+        "1.00 with a standard error of 0.02 when fitted with the speeds of stacks, which rows tell from it poorly; "
         "of 1.00, 0.98 and 0.965, which calibration rows hardly tell apart, 0.98 was taken by the validation rows"
     ),
     ("families", "TPU", "gemm"): "runs on TPUs are tier 2, which nothing is fitted to",
