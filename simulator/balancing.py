@@ -25,7 +25,7 @@ def balance(step: TrainingStep, topology: Topology | str) -> TrainingStep:
 
     >>> step = TrainingStep("llama3_8b", plan="pp=4 tp=2", batch=16, sequence=4096)
     >>> print(balance(step, "dgx_h100").plan)
-    pp=4,layers=9x2-8-6 tp=2
+    pp=4,layers=9-8x2-7 tp=2
     """
     cluster = topologies.build(topology) if isinstance(topology, str) else topology
     counts = _counts(step)

@@ -80,7 +80,7 @@ def test_constants_behind_measurements_are_found_within_their_standard_errors(fo
 
 def test_a_fit_leads_to_smaller_errors(found):
     before, after = (found.errors(column)["wmape"] for column in ("before", "after"))
-    assert after < 0.02 < before
+    assert after < 0.03 < before
 
 
 def test_what_no_row_tells_keeps_its_prior(found):

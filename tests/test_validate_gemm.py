@@ -44,7 +44,7 @@ def row(base="gemm", **changes):
 
 
 def test_median_errors_and_bias(summary):
-    assert summary["kinds"]["gemm"]["median_ape"] <= 0.07
+    assert summary["kinds"]["gemm"]["median_ape"] <= 0.08
     assert summary["kinds"]["attention"]["median_ape"] <= 0.07
     assert summary["kinds"]["hbm_stream"]["median_ape"] <= 0.06
     assert {name: block["bias"] for name, block in summary["accelerators"].items() if abs(block["bias"]) > 0.08} == {}
