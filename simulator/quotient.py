@@ -4,7 +4,7 @@ Without folding every rank, communicator and link is a class of its own, so one 
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -97,7 +97,7 @@ class Quotient:
     capacities: tuple[float, ...]
     partition: Partition
     algorithms: Mapping[str, str] = field(default_factory=dict)
-    cache: dict[Hashable, Any] = field(default_factory=dict)
+    cache: dict[str, Any] = field(default_factory=dict)
 
     def stretches(self) -> Iterator[Stretch]:
         """Every stretch of every transfer."""
@@ -105,7 +105,7 @@ class Quotient:
             for transfer in communicator.transfers.values():
                 yield from transfer.stretches
 
-    def once(self, name: Hashable, make: Callable[[], Value]) -> Value:
+    def once(self, name: str, make: Callable[[], Value]) -> Value:
         """A value that depends on the quotient alone, made when first asked for."""
         if name not in self.cache:
             self.cache[name] = make()

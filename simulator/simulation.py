@@ -106,14 +106,17 @@ def _no_collection() -> Iterator[None]:
 def _prepared(
     program: Program, topology: Topology, compute: ComputeModel, algorithms: Mapping[str, str], *, fold: bool
 ) -> tuple[Quotient, list[Script]]:
-    """The quotient and its scripts, kept on the program for the next time."""
+    """The quotient and its scripts, kept on the program; scripts only of the latest compute model."""
     key = topology, frozenset(algorithms.items()), fold
     if key not in program.cache:
         while len(program.cache) >= KEPT:
             program.cache.pop(next(iter(program.cache)))
         program.cache[key] = quotient(program, topology, algorithms, fold=fold)
     whole: Quotient = program.cache[key]
-    return whole, whole.once(("scripts", compute), lambda: scripts(whole, compute))
+    if whole.once("compute", lambda: compute) != compute:
+        whole.cache.clear()
+        whole.cache["compute"] = compute
+    return whole, whole.once("scripts", lambda: scripts(whole, compute))
 
 
 def _check(algorithms: Mapping[str, str]) -> None:

@@ -112,6 +112,11 @@ class Stack:
                 raise ValueError(unknown("fact of a stack", key, FACTS))
         return dataclasses.replace(self, **changes)
 
+    def variant(self, name: str, sources: Mapping[str, str], /, **changes: Any) -> Self:
+        """The same stack with other facts, under a name of its own; `sources` say where those are documented."""
+        told = MappingProxyType({**self.sources, **sources})
+        return dataclasses.replace(self.replace(name=name, **changes), sources=told)
+
 
 FACTS = tuple(each.name for each in dataclasses.fields(Stack) if each.name not in ("name", "sources"))
 

@@ -1,12 +1,14 @@
 """Training runs as measured and published, rebuilt as steps and clusters that can be simulated."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+import topologies
 from simulator.remedies import fullest
 from simulator.validation import (
     published_clusters,
@@ -19,7 +21,7 @@ from simulator.validation import (
 from simulator.validation.published_cells import Cells
 from simulator.validation.published_times import is_direct, measured
 from simulator.validation.tables import COUNT, TIME, LeftOutError, Number
-from topologies import Accelerator, accelerators
+from topologies import Accelerator, Topology, accelerators
 from workloads import TrainingStep, Transformer
 from workloads.precision import PRECISIONS
 
@@ -72,10 +74,19 @@ class Case:
         given = dict(self.arguments)
         return TrainingStep(self.model, self.plan, **given, stack=self.stack)
 
+    def cluster(self) -> Topology:
+        """Where to simulate it; runs of one cluster share it while each process keeps it among its latest ones."""
+        return _built(self.topology)
+
     @property
     def key(self) -> tuple[Any, ...]:
         """What a prediction depends on; runs that were repeated have one."""
         return self.model, self.plan, self.arguments, self.stack, self.topology, self.memory
+
+
+@lru_cache(maxsize=16)
+def _built(text: str) -> Topology:
+    return topologies.build(text)
 
 
 def read(path: str | Path | None = None) -> pd.DataFrame:

@@ -95,15 +95,10 @@ def altered(program: Program, change: Change) -> Program:
 
 
 @cache
-def _built(text: str) -> Topology:
-    return topologies.build(text)
-
-
-@cache
 def _kept(case: Case) -> Rerun | str:
     """A case ready to be timed in this process, or why it cannot be."""
     try:
-        rerun = Rerun(case.step().program(), _built(case.topology))
+        rerun = Rerun(case.step().program(), case.cluster())
     except (ValueError, DeadlockError) as error:
         return " ".join(str(error).split())
     return rerun

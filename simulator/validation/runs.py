@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-import topologies
 from simulator.constants import Key
 from simulator.deadlock import DeadlockError
 from simulator.kernel_files import load
@@ -20,7 +18,7 @@ from simulator.simulation import simulate
 from simulator.validation import report, runs_baseline, runs_ranking
 from simulator.validation.published_memory import BELOW, peak, reasons
 from simulator.validation.published_runs import Case, cases, kind, read
-from topologies import Topology
+from topologies.plugins import unknown
 
 CLASSES = ("dense_tier1", "dense_tier2", "moe_tier1", "moe_tier2")
 APART = ("context",)
@@ -59,15 +57,10 @@ def outcome(case: Case, values: Mapping[Key, float] | None = None) -> Outcome:
     """One case, simulated; a step or a cluster that cannot be is no error, but left out."""
     constants = None if values is None else Constants(values)
     try:
-        result = simulate(case.step(), _built(case.topology), detail="actions", constants=constants)
+        result = simulate(case.step(), case.cluster(), detail="actions", constants=constants)
     except (ValueError, DeadlockError) as error:
         return np.nan, np.nan, f"cannot be simulated: {' '.join(str(error).split())}"
     return result.step_time, peak(result)[case.memory], ""
-
-
-@lru_cache(maxsize=16)
-def _built(text: str) -> Topology:
-    return topologies.build(text)
 
 
 def compare(
@@ -205,8 +198,6 @@ def validate(
 
 def _only(frame: pd.DataFrame, column: str, kept: Sequence[str]) -> pd.DataFrame:
     """The rows whose column has one of some values; all if none is given."""
-    from topologies.plugins import unknown
-
     known = sorted(frame[column].unique())
     for name in kept:
         if name not in known:

@@ -10,15 +10,13 @@ CLOSE = 0.03
 ALIKE = {"bloom": ("gpus", "batch"), "vtrain_multi": ("gpus", "batch"), "vtrain_single": ("gpus", "batch")}
 """Groups of many layouts, in which runs are only compared that have these in common."""
 
-VARIED = ("gpus", "dp", "batch", "microbatches")
-"""What may differ along a curve of scaling; not the microbatches of a replica, or else not the batch."""
 CONFIGURATION = (
     *("group", "source", "reference", "recipe_rows", "notes", "model", "layers", "hidden", "ffn_hidden", "heads"),
     *("vocabulary", "accelerator_as_published", "tp", "sequence_parallel", "pp", "vpp", "cp", "ep", "microbatch"),
     *("sequence", "schedule", "recompute_note", "precision_note", "precision", "sharding", "shard_group"),
     *("overlap_tp", "overlap_pp", "overlap_dp"),
 )
-"""What runs of one curve have in common."""
+"""What runs of one curve of scaling have in common; GPUs, replicas, batch and microbatches differ along it."""
 
 
 def ranking(rows: pd.DataFrame) -> dict[str, dict[str, Any]]:

@@ -4,22 +4,17 @@ Neither option existed yet: --no-gradient-accumulation-fusion and --no-async-ten
 switch off what later versions do by default (megatron/arguments.py; the years when they came were not re-checked).
 """
 
-from types import MappingProxyType
-
 from workloads.stack import Stack
 from workloads.stacks import megatron_2021
 
-PUBLISHED = megatron_2021.PUBLISHED
-PUBLISHED = Stack(
-    name="megatron_2021_v2",
-    **{**PUBLISHED.facts(), "fused_accumulation": False, "async_reduction": False},
-    sources=MappingProxyType(
-        {
-            **PUBLISHED.sources,
-            "fused_accumulation": "Megatron-LM 2.x: main_grad.add_ in a hook of its own DDP",
-            "async_reduction": "Megatron-LM 2.x: copy_to_tensor_model_parallel_region, whose backward waits",
-        }
-    ),
+PUBLISHED = megatron_2021.PUBLISHED.variant(
+    "megatron_2021_v2",
+    {
+        "fused_accumulation": "Megatron-LM 2.x: main_grad.add_ in a hook of its own DDP",
+        "async_reduction": "Megatron-LM 2.x: copy_to_tensor_model_parallel_region, whose backward waits",
+    },
+    fused_accumulation=False,
+    async_reduction=False,
 )
 
 
